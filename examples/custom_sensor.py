@@ -29,6 +29,8 @@ Thermometers = SensorGroup[torch.Tensor]
 class ThermometerSensor(SimpleSensor[torch.Tensor], options=Thermometer):
     """Reads (B, 1) °C: true air temperature, measured through the element."""
 
+    units = {"value": "°C"}
+
     def _get_return_format(self) -> tuple[int, ...]:
         return (1,)
 

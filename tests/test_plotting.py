@@ -38,7 +38,7 @@ def test_reading_and_history_are_plotted(tmp_path, history):
     values = figure.axes[0].lines if history else figure.axes[0].patches
     assert len(values) == 6  # three columns, measured and ground truth
     if history:
-        truth = figure.axes[0].lines[0].get_xydata()  # newest first, seconds before now
+        truth = figure.axes[0].lines[3].get_xydata()  # after the measured lines; newest first, seconds before now
         np.testing.assert_allclose(truth[:, 1], np.sin(3 * (0.2 + truth[:, 0]) + 1), atol=1e-5)
 
 
@@ -96,6 +96,45 @@ def test_snapshots_show_debug_drawings(tmp_path):
     assert imread(tmp_path / "scene.png").shape[:2] == (30, 40)
     with pytest.raises(sn.OptionError, match=r"env must be an integer in \[0, 1\)"):
         scene.snapshot(env=1)
+
+
+def looking_level(**scene_options):
+    """Return a snapshot of a box on the ground, with the horizon in the middle of the image."""
+    scene = sn.Scene(dt=0.01, **scene_options)
+    scene.add_object(sn.Plane(), name="ground")
+    scene.add_object(sn.Box(size=(0.2, 0.2, 0.2)), name="box", pos=(0, 0, 0.1))
+    scene.build()
+    view = mujoco.MjvCamera()
+    view.lookat[:] = 0, 0, 0.3
+    view.distance, view.azimuth, view.elevation = 1.0, 90, -1
+    return scene.snapshot(width=120, height=90, camera=view)
+
+
+def test_snapshots_are_bright_and_have_a_sky():
+    try:
+        image = looking_level()
+    except sn.DeviceError as error:
+        pytest.skip(str(error))
+    sky, ground = image[:25].astype(int), image[70:].astype(int)
+    assert sky.min() > 110  # no black above the horizon
+    assert (sky[..., 2] >= sky[..., 0]).all()
+    assert ground.mean() > 60
+    assert (np.abs(np.diff(image[:, 5].astype(int), axis=0)) < 60).all()  # haze instead of an edge with specks
+
+
+def test_default_view_shows_everything_in_its_current_pose():
+    scene = drop_scene(height=3.0)
+    try:
+        scene.build()
+        falling = scene.snapshot(width=80, height=60)
+        scene.step(200)
+        resting = scene.snapshot(width=80, height=60)
+    except sn.DeviceError as error:
+        pytest.skip(str(error))
+    middle = (slice(20, 40), slice(30, 50))
+    ground = resting[55, 3].astype(int)
+    for image in (falling, resting):  # the box is in the middle, also after its fall
+        assert np.abs(image[middle].astype(int) - ground).max() > 25
 
 
 def test_plot_command(tmp_path, capsys):

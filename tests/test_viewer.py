@@ -236,6 +236,10 @@ def test_every_kind_of_reading_and_image_is_shown(monkeypatch):
         pytest.skip(str(error))
     with scene.view(env=1) as viewer:
         assert any(part.texture is not None for _, part in viewer._stage._geoms)
+        assert not viewer._history.is_image  # the switch, not the lidar
+        viewer._sensor.value = "scan"
+        viewer.control.ask("sensor", "scan")
+        viewer.update()
         assert viewer._history.is_image
         assert viewer._plot.image.std() > 10
         assert [output for _, output, _ in viewer._images] == list(outputs)

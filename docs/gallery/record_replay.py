@@ -8,21 +8,18 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
-import matplotlib
-
-matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import numpy as np
+from saving import save_figure
 
 import sensorium as sn
 
-PICTURE = Path(__file__).parent.parent / "pictures" / "record_replay.png"
 STEPS, FRAMES = 1200, 4
 
 
 def record(folder: Path) -> None:
     """Record a robot that drives around a room."""
-    scene = sn.Scene(dt=0.01)
+    scene = sn.Scene(dt=0.01, sky=((0.35, 0.55, 0.85), (0.92, 0.94, 0.96)))
     scene.add_module("room", sn.scenarios.Room(seed=3))
     robot = scene.add_robot("diffdrive", name="robot")
     scene.build(seed=3)
@@ -59,7 +56,7 @@ def main() -> None:
             rows[0, frame].set_title(f"{seen.source_steps[frame] * 0.01:.1f} s", fontsize=9)
         for row, label in zip(rows, ("front left", "its depth", "above, added\nin replay"), strict=True):
             row[0].set_ylabel(label, fontsize=9)
-        figure.savefig(PICTURE, dpi=80)
+        save_figure(figure, "record_replay")
 
 
 if __name__ == "__main__":

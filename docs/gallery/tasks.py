@@ -5,24 +5,21 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-import matplotlib as mpl
-
-mpl.use("Agg")
 import matplotlib.pyplot as plt
 import mujoco
+import numpy as np
+from saving import save_figure
 
 import sensorium as sn
 
-PICTURES = Path(__file__).parent.parent / "pictures"
+PHASES = ("descend", "lift", "carry", "release")
 
 
-def view(distance: float, azimuth: float = 140.0) -> mujoco.MjvCamera:
-    """Return a camera that looks at the table."""
+def view(hand: np.ndarray) -> mujoco.MjvCamera:
+    """Return a camera that looks at the table and the hand, (3,) m."""
     camera = mujoco.MjvCamera()
-    camera.lookat[:] = 0.45, 0.0, 0.55
-    camera.distance, camera.azimuth, camera.elevation = distance, azimuth, -22
+    camera.lookat[:] = 0.25 * hand + 0.75 * np.array((0.3, 0.05, 0.62))
+    camera.distance, camera.azimuth, camera.elevation = 1.6, 150, -26
     return camera
 
 
@@ -32,19 +29,23 @@ def pick() -> None:
     policy = sn.policies.make("planner", task)
     task.register_policy(policy)
     observation, _ = task.reset()
-    shots, wanted = [], ["approach", "lift", "carry", "withdraw"]
+    instruction = task.describe_env(0)["instruction"]
+    shots: list[tuple[str, np.ndarray]] = []
+    seen: list[str] = []
     while not task.is_done().all():
         observation, *_ = task.step(policy.get_action(observation))
         phase = observation["policy_phase"][0]["phase"]
-        if wanted and phase == wanted[0] and task.step_count[0] % 4 == 0:
-            shots.append((wanted.pop(0), task.scene.snapshot(width=420, height=340, camera=view(1.5))))
-    figure, axes = plt.subplots(1, len(shots), figsize=(3 * len(shots), 2.9))
+        seen.append(phase)
+        if phase in PHASES and seen.count(phase) == 4:
+            hand = task.robot.groups["arm"].tcp_pose()[0, :3]
+            shots.append((phase, task.scene.snapshot(width=600, height=500, camera=view(hand))))
+    figure, axes = plt.subplots(1, len(shots), figsize=(3 * len(shots), 2.9), layout="constrained")
     for axis, (phase, image) in zip(axes, shots, strict=True):
         axis.imshow(image)
         axis.set_title(phase, fontsize=10)
         axis.axis("off")
-    figure.tight_layout(pad=0.6)
-    figure.savefig(PICTURES / "task_pick.png", dpi=70)
+    figure.suptitle(instruction, fontsize=11)
+    save_figure(figure, "task_pick")
 
 
 if __name__ == "__main__":

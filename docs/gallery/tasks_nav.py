@@ -3,19 +3,16 @@
 .venv/bin/python docs/gallery/tasks_nav.py
 """
 
-from pathlib import Path
-
-import matplotlib
-
-matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import numpy as np
-from PIL import Image
+from saving import save_figure
 
 import sensorium as sn
 
-PICTURE = Path(__file__).parent.parent / "pictures" / "tasks_nav.png"
-HEIGHT, HALF, SIZE = 7.5, 2.6, (576, 480)
+HEIGHT, HALF, SIZE = 7.5, 2.6, (1440, 1200)
+"""Height of the camera and half of what it sees, m; size of its images in pixels."""
+CLOSE = 0.28
+"""Half of what the close-up of the target shows, m."""
 ENVS, SEED = 3, 21
 
 
@@ -41,23 +38,39 @@ def photograph(task: sn.tasks.NavToObj) -> np.ndarray:
     return studio.suite["above"].read()
 
 
+def close_up(image: np.ndarray, target: np.ndarray) -> np.ndarray:
+    """Return the part of an image around a target, (2,) m."""
+    scale = SIZE[1] / (2 * HALF)
+    across, down = round(SIZE[0] / 2 + target[0] * scale), round(SIZE[1] / 2 - target[1] * scale)
+    half = round(CLOSE * scale)
+    rows = slice(max(down - half, 0), down + half)
+    return image[rows, max(across - half, 0) : across + half]
+
+
 def main() -> None:
     """Draw the picture."""
     task, tracks = drive()
-    figure, axes = plt.subplots(1, ENVS, figsize=(9.6, 2.85), dpi=100)
+    figure, axes = plt.subplots(1, ENVS, figsize=(11.4, 3.4))
     wide = HALF * SIZE[0] / SIZE[1]
     for env, (axis, image) in enumerate(zip(axes, photograph(task), strict=True)):
-        axis.imshow(image, extent=(-wide, wide, -HALF, HALF))
-        axis.plot(*tracks[:, env].T, "-", color="#ffd040", lw=1.6)
-        axis.plot(*tracks[0, env], "o", color="#ffd040", ms=6)
-        axis.add_patch(plt.Circle(task.target_pose()[env, :2], 0.22, fill=False, ec="#ff3030", lw=1.8))
-        axis.set_title(task.describe_env(env)["instruction"], fontsize=9)
+        bright = np.clip(np.asarray(image) * 1.35, 0, 255).astype(np.uint8)
+        target = task.target_pose()[env, :2]
+        axis.imshow(bright, extent=(-wide, wide, -HALF, HALF))
+        axis.plot(*tracks[:, env].T, "-", color="#ff9d00", lw=2.2)
+        axis.plot(*tracks[0, env], "o", color="#ff9d00", ms=7)
+        axis.add_patch(plt.Circle(target, CLOSE, fill=False, ec="#e01010", lw=2))
+        corner = 0.68 if target[0] < 0 else 0.02
+        inset = axis.inset_axes((corner, 0.02 if target[1] > 0 else 0.62, 0.3, 0.36))
+        inset.imshow(close_up(bright, target))
+        inset.set_xticks([])
+        inset.set_yticks([])
+        for spine in inset.spines.values():
+            spine.set(color="#e01010", linewidth=2)
+        axis.set_title(task.describe_env(env)["instruction"], fontsize=11)
         axis.set(xlim=(-wide, wide), ylim=(-HALF, HALF))
         axis.axis("off")
     figure.subplots_adjust(0.005, 0.01, 0.995, 0.9, 0.02)
-    figure.canvas.draw()
-    pixels = np.asarray(figure.canvas.buffer_rgba())[..., :3]
-    Image.fromarray(pixels).quantize(256).save(PICTURE, optimize=True)
+    save_figure(figure, "tasks_nav")
 
 
 if __name__ == "__main__":

@@ -49,7 +49,6 @@ if TYPE_CHECKING:
     )
     from sensorium.options import Options
     from sensorium.pipeline import AxisImperfections, Imperfections
-    from sensorium.sensors.plotting import Trace
     from sensorium.sensors.rays.depth_camera import DepthCamera
     from sensorium.sensors.rays.moving_patterns import RosettePattern, WeavePattern
     from sensorium.sensors.rays.patterns import (
@@ -82,6 +81,7 @@ if TYPE_CHECKING:
     from sensorium.sensors.touch.elastomer import ElastomerDisplacement
     from sensorium.sensors.touch.proximity import Proximity
     from sensorium.sensors.touch.tactile_array import TactileArray
+    from sensorium.sensors.trace import Trace
     from sensorium.suites import SensorSuite
     from sensorium.tree import Buffer, Module
     from sensorium.worlds import (
@@ -165,7 +165,7 @@ _LAZY = {
     "TactileArray": "sensors.touch.tactile_array",
     "TemperatureGrid": "sensors.thermal.temperature_grid",
     "TileMap": "worlds",
-    "Trace": "sensors.plotting",
+    "Trace": "sensors.trace",
     "TrainableEntity": "entities",
     "WeavePattern": "sensors.rays.moving_patterns",
     "WheelOdometry": "sensors.robot.wheel_odometry",

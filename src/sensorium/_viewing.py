@@ -70,6 +70,10 @@ class SceneViewer(Window, Protocol):
         """Set the simulated seconds per second of real time; None removes the limit."""
         ...
 
+    def add_sliders(self) -> None:
+        """Add sliders for joints and actuators to the window, if it has none of its own."""
+        ...
+
     def after_step(self) -> None:
         """Update the window after a step, and block while it is paused. The scene calls it."""
         ...

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
@@ -17,6 +18,7 @@ from sensorium.cameras.data import OUTPUT_SHAPES, CameraData
 from sensorium.cameras.images import CameraImages
 from sensorium.cameras.mount import CameraMount
 from sensorium.cameras.options import Camera
+from sensorium.cameras.plotting import camera_pictures
 from sensorium.cameras.registry import RendererChoice
 from sensorium.cameras.render_pass import RenderPass
 from sensorium.cameras.renderer import CameraView
@@ -25,6 +27,7 @@ from sensorium.errors import OptionError
 from sensorium.pipeline import SensorGroup
 from sensorium.pipeline.describe import size
 from sensorium.sensors.base import Sensor
+from sensorium.sensors.pictures import Picture
 from sensorium.worlds import Changes, Envs, Names, env_ids, env_index
 
 if TYPE_CHECKING:
@@ -108,16 +111,25 @@ class CameraSensor(OutputSwitches, CameraControls, Sensor[CameraData], options=C
             self._start_capture(self._get_pass("set"))
 
     def plot(self, env: int = 0, path: str | Path | None = None) -> Figure:
-        """Plot the images of one env: ground truth beside measured, one row per output.
+        """Plot the images of one env, one row per output: ground truth, measured, and their difference.
+
+        Truth and measured share one colour scale. Of a history, the newest frame is shown.
 
         Args:
             env: id of the env.
             path: file to save the figure to; None does not save it.
         """
-        from sensorium.cameras.plotting import plot_camera
-
         self._get_pass("plot")
-        return plot_camera(self, env, path)
+        if not self.outputs:
+            raise OptionError(
+                f"plot: camera {self.uuid!r} has no outputs to plot; enable one, such as enable_rgb_rendering()"
+            )
+        return super().plot(env, path)
+
+    def _plotted_pictures(
+        self, measured: Mapping[str, np.ndarray], truth: Mapping[str, np.ndarray]
+    ) -> Sequence[Picture]:
+        return camera_pictures(self.outputs, measured, truth)
 
     @property
     def renderer_choice(self) -> RendererChoice:

@@ -2,57 +2,59 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import torch
 
-from sensorium.errors import OptionError
-from sensorium.sensors.plotting import finish_figure, new_figure
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-    from sensorium.cameras.camera import CameraSensor
+from sensorium.sensors.pictures import ImagePair, Picture
 
 _SHUFFLE = 2654435761
 """Multiplier that gives neighbouring ids different colours."""
 
 
-def plot_camera(camera: CameraSensor, env: int, path: str | Path | None) -> Figure:
-    """Plot all outputs of one env, one row each: ground truth and measured; of a history, the newest frame.
+def camera_pictures(
+    outputs: Sequence[str], measured: Mapping[str, np.ndarray], truth: Mapping[str, np.ndarray]
+) -> list[Picture]:
+    """Return the pictures of a camera's reading, one for each output: true and measured image and their difference.
 
-    Raises:
-        OptionError: ``env`` is out of range, or the camera has no outputs.
+    Args:
+        outputs: outputs to show.
+        measured: output -> image (H, W, ...).
+        truth: the same of ground truth.
     """
-    if not isinstance(env, int) or not 0 <= env < camera.group.n_envs:
-        raise OptionError(f"plot: env must be an integer in [0, {camera.group.n_envs}), got {env!r}")
-    if not camera.outputs:
-        raise OptionError(
-            f"plot: camera {camera.uuid!r} has no outputs to plot; enable one, such as enable_rgb_rendering()"
-        )
-    figure, grid = new_figure(len(camera.outputs), 2, camera.uuid)
-    truth, measured = camera.read_ground_truth(), camera.read()
-    for name, row in zip(camera.outputs, grid, strict=True):
-        for axes, data, title in zip(row, (truth, measured), ("ground truth", "measured"), strict=True):
-            images = getattr(data, name)[env]
-            picture = as_picture(name, images[0] if camera.options.history_length else images)
-            drawn = axes.imshow(picture, interpolation="nearest")
-            axes.set_title(f"{name}, {title}", fontsize="small")
-            axes.set_axis_off()
-            if name == "depth":
-                figure.colorbar(drawn, ax=axes, shrink=0.8, label="m")
-    return finish_figure(figure, path)
+    found: list[Picture] = []
+    for name in outputs:
+        true, seen = as_picture(name, truth[name]), as_picture(name, measured[name])
+        if name == "depth":
+            found.append(ImagePair(name, "m", true, seen))
+            continue
+        errors, unit = _errors(name, truth[name], measured[name])
+        found.append(ImagePair(name, "", true, seen, errors=errors, error_unit=unit))
+    return found
 
 
-def as_picture(output: str, image: torch.Tensor) -> np.ndarray:
+def _errors(output: str, truth: np.ndarray, measured: np.ndarray) -> tuple[np.ndarray, str]:
+    """Return the error of each pixel (H, W), >= 0, and its unit."""
+    if output == "rgb":
+        return np.abs(measured.astype(float) - truth).mean(axis=-1), "levels of 255"
+    if output == "normals":
+        hit = truth.any(axis=-1) & measured.any(axis=-1)
+        chords = np.linalg.norm(measured.astype(float) - truth, axis=-1)  # exact for small angles, unlike the cosine
+        return np.where(hit, np.degrees(2 * np.arcsin(np.clip(chords / 2, 0, 1))), np.nan), "°"
+    if output == "points":
+        return np.linalg.norm(measured.astype(float) - truth, axis=-1), "m"
+    differs = (measured != truth).astype(float)
+    return differs.max(axis=-1) if differs.ndim == 3 else differs, "differs"
+
+
+def as_picture(output: str, image: torch.Tensor | np.ndarray) -> np.ndarray:
     """Convert one image (H, W, ...) of an output to a picture for display.
 
     Returns:
         (H, W, 3): uint8 for "rgb", otherwise floats in [0, 1]. "depth" stays (H, W), in metres, NaN if there is none.
     """
-    values = image.numpy(force=True)
+    values = image.numpy(force=True) if isinstance(image, torch.Tensor) else image
     if output == "rgb":
         return values
     if output == "depth":

@@ -16,7 +16,8 @@ from sensorium.cli.arguments import default
 class View:
     """Show a model, a dataset or a recording in the browser.
 
-    Serves a page until Ctrl-C. A model is simulated in real time. Of recorded data, any step can be shown.
+    Serves a page until Ctrl-C. A model is simulated in real time, with sliders for its joints and actuators. Of
+    recorded data, any step can be shown.
 
     Examples:
         sensorium view robot.xml
@@ -70,6 +71,7 @@ class View:
         scene.build()
         try:
             viewer = scene.view(port=self.port, host=self.host, native=self.native, open_browser=self.open_browser)
+            viewer.add_sliders()
             if self.paused:
                 viewer.control.pause()
             viewer.run()

@@ -21,14 +21,18 @@ hook                                 of         purpose
 ``_channels``                        sensor     which columns the imperfections of each channel act on
 ``_custom_parameters``               sensor     further options that ``set`` can change, per env
 ``_build_group``, ``_reset_group``   class      run once at build; run when envs are reset
+``_plotted_names``                   sensor     names of the columns of a field in plots
+``_plotted_pictures``                sensor     pictures of a reading, for sensors that see space
 ==================================== ========== ======================================================================
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import mujoco
+import numpy as np
 import torch
 
 from sensorium.pipeline import SensorGroup, SignalSource, Slots
@@ -38,6 +42,7 @@ from sensorium.worlds import Names
 
 if TYPE_CHECKING:
     from sensorium.sensors.parameters import SensorParameters
+    from sensorium.sensors.pictures import Picture
 
 
 class SensorHooks:
@@ -60,6 +65,9 @@ class SensorHooks:
     cpu_only: ClassVar[bool] = False
     """Whether the raw signal needs the CPU engine: building on a GPU then raises ``OptionError``."""
 
+    units: ClassVar[Mapping[str, str]] = {}
+    """Unit of each field of a reading ("value" for a plain tensor), as plots show it. Numbers have none."""
+
     # -- hooks of the sensor ------------------------------------------------------------------------------------------
 
     def _declare(self, spec: mujoco.MjSpec, names: Names) -> None:
@@ -68,6 +76,25 @@ class SensorHooks:
     def _describe(self) -> dict[str, str]:
         """Return column -> text that replaces the default entries of ``scene.describe()``."""
         return {}
+
+    def _plotted_unit(self, field: str) -> str:
+        """Return the unit of a field in plots, "" if it has none."""
+        return self.units.get(field, "")
+
+    def _plotted_names(self, field: str) -> Sequence[str]:
+        """Return the names of the columns of a field in plots; other numbers of columns are numbered."""
+        return ("w", "x", "y", "z") if field == "quat" else ("x", "y", "z")
+
+    def _plotted_pictures(
+        self, measured: Mapping[str, np.ndarray], truth: Mapping[str, np.ndarray]
+    ) -> Sequence[Picture]:
+        """Return the pictures of one reading of one env; none if lines and bars of the fields show it.
+
+        Args:
+            measured: field of the reading ("value" for a plain tensor) -> values.
+            truth: the same of ground truth.
+        """
+        return ()
 
     def _sources(self) -> list[SignalSource] | None:
         """Return the engine's signal behind each intermediate column; None if the class computes its raw signal."""

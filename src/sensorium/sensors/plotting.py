@@ -1,10 +1,10 @@
-"""Plots of readings: measured values beside ground truth."""
+"""Plots of readings: measured values beside ground truth, with names and units."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -12,6 +12,7 @@ import torch
 from sensorium._arguments import checked
 from sensorium.errors import OptionError
 from sensorium.files import write_figure
+from sensorium.sensors.pictures import ImagePair, Picture
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -19,12 +20,12 @@ if TYPE_CHECKING:
 
     from sensorium.sensors.base import Sensor
 
-_LINES = 12
-"""Maximum number of columns of a field that are drawn as lines; fields with more are drawn as an image over time."""
-
-
-Extent = tuple[float, float, float, float]
-"""Left, right, bottom and top of an image."""
+MAX_LINES = 12
+"""Maximum number of columns of a field that are drawn as lines or bars."""
+_WIDTH = 10.0
+"""Width of a figure, inches."""
+_IMAGE_WIDTH = 2.45
+"""Width of one image of three in a row, inches."""
 
 
 class Fields(Protocol):
@@ -32,6 +33,42 @@ class Fields(Protocol):
 
     def _asdict(self) -> Mapping[str, torch.Tensor | None]:
         """Return field name -> tensor; None for fields that are not read."""
+
+
+class Lines(NamedTuple):
+    """A panel of lines over time: measured solid, ground truth dashed."""
+
+    label: str
+    times: np.ndarray
+    measured: np.ndarray
+    """(n, columns)."""
+    truth: np.ndarray | None
+    names: Sequence[str]
+    time_label: str = "time, s"
+
+
+class Bars(NamedTuple):
+    """A panel of bars, one pair for each column."""
+
+    label: str
+    measured: np.ndarray
+    truth: np.ndarray
+    names: Sequence[str]
+
+
+class FigureRow(NamedTuple):
+    """One row of a figure."""
+
+    title: str
+    """Sensor, in the first of its rows; otherwise ""."""
+    panel: Lines | Bars | Picture
+
+    @property
+    def height(self) -> float:
+        """Height of the row, inches."""
+        if isinstance(self.panel, Lines | Bars):
+            return 2.0
+        return float(np.clip(_IMAGE_WIDTH * self.panel.aspect, 0.9, 4.0)) + 0.7
 
 
 def fields(reading: torch.Tensor | Fields, env: int) -> dict[str, np.ndarray]:
@@ -66,158 +103,166 @@ def plot_reading(sensor: Sensor, env: int = 0, path: str | Path | None = None) -
     check_env(sensor, env)
     measured, truth = fields(sensor.read(), env), fields(sensor.read_ground_truth(), env)
     length = sensor.options.history_length
-    many = {name: values[0].size > _LINES if length else values.ndim >= 2 for name, values in measured.items()}
-    wide = any(many.values())
-    figure, grid = new_figure(len(measured), 2 if wide else 1, sensor.uuid)
-    for (name, values), row in zip(measured.items(), grid, strict=True):
-        if length and many[name]:
-            extent = (-sensor.group.dt * (length - 1), 0.0, 0, values[0].size)
-            _pictures(row, values.reshape(length, -1).T[:, ::-1], truth[name].reshape(length, -1).T[:, ::-1], extent)
-        elif length:
-            times = -sensor.group.dt * np.arange(length)
-            _lines(row[0], times, values.reshape(length, -1), truth[name].reshape(length, -1))
-        elif many[name]:
-            vectors = name in sensor.vector_fields
-            _pictures(row, as_image(values, vectors), as_image(truth[name], vectors))
-        else:
-            _bars(row[0], values.reshape(-1), truth[name].reshape(-1))
-        if length:
-            row[0].set_xlabel("s before now")
-        if wide and not many[name]:
-            row[1].set_visible(False)
-        row[0].set_ylabel(name)
-    return finish_figure(figure, path)
+    own, true = ({name: values[0] if length else values for name, values in one.items()} for one in (measured, truth))
+    panels: list[Lines | Bars | Picture] = [*sensor._plotted_pictures(own, true)]
+    if not panels and length:
+        times = -sensor.group.dt * np.arange(length)
+        for name, values in measured.items():
+            panels.append(over_time(sensor, name, times, values, truth[name], "time before now, s"))
+    elif not panels:
+        panels = [_reading(sensor, name, values, truth[name]) for name, values in measured.items()]
+    return draw_rows([FigureRow(sensor.uuid if i == 0 else "", panel) for i, panel in enumerate(panels)], path)
 
 
-class Trace:
-    """Recorder of the readings of sensors in one env over time.
-
-    Call ``take()`` after every step and ``plot()`` at the end.
+def over_time(
+    sensor: Sensor, name: str, times: np.ndarray, measured: np.ndarray, truth: np.ndarray, label: str = "time, s"
+) -> Lines | ImagePair:
+    """Return the panel of a field over time: lines, or an image of many columns.
 
     Args:
-        *sensors: the sensors.
-        env: the env.
-
-    Example:
-        >>> trace = sn.Trace(imu, touch)
-        >>> for _ in range(200):
-        ...     scene.step()
-        ...     trace.take()
-        >>> trace.plot("out/imu.png")
+        sensor: the sensor.
+        name: the field.
+        times: (n,) s, rising or falling.
+        measured: (n, ...).
+        truth: (n, ...).
+        label: label of the time axis.
     """
-
-    def __init__(self, *sensors: Sensor, env: int = 0) -> None:
-        if not sensors:
-            raise OptionError("Trace needs at least one sensor")
-        for sensor in sensors:
-            check_env(sensor, env)
-        self.sensors, self.env = sensors, env
-        self.times: list[float] = []
-        self._taken: list[list[tuple[dict[str, np.ndarray], dict[str, np.ndarray]]]] = [[] for _ in sensors]
-
-    def take(self) -> None:
-        """Store the current readings and ground truths."""
-        self.times.append(float(self.sensors[0].group.world.time[self.env]))
-        for sensor, taken in zip(self.sensors, self._taken, strict=True):
-            readings = (sensor.read(), sensor.read_ground_truth())
-            measured, truth = ({name: a.copy() for name, a in fields(one, self.env).items()} for one in readings)
-            taken.append((measured, truth))
-
-    def values(self, sensor: Sensor) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-        """Return field name -> (measured, ground truth) of a sensor, each (times, ...).
-
-        Raises:
-            OptionError: the sensor is not traced.
-        """
-        if not any(one is sensor for one in self.sensors):
-            raise OptionError(f"{sensor!r} is not traced; traced: {', '.join(one.uuid for one in self.sensors)}")
-        taken = self._taken[[one is sensor for one in self.sensors].index(True)]
-        names = taken[0][0] if taken else ()
-        return {name: (np.stack([m[name] for m, _ in taken]), np.stack([t[name] for _, t in taken])) for name in names}
-
-    def plot(self, path: str | Path | None = None) -> Figure:
-        """Draw all fields over time: measured as solid lines, ground truth dashed; fields of many columns as images.
-
-        Args:
-            path: file to save the figure to. Default: it is only returned.
-
-        Raises:
-            OptionError: ``take()`` was never called.
-        """
-        if not self.times:
-            raise OptionError("nothing to plot: call take() after each step")
-        panels = [
-            (f"{sensor.uuid}\n{name}", *both) for sensor in self.sensors for name, both in self.values(sensor).items()
-        ]
-        wide = any(measured[0].size > _LINES for _, measured, _ in panels)
-        figure, grid = new_figure(len(panels), 2 if wide else 1, "")
-        times = np.asarray(self.times)
-        for (title, measured, truth), row in zip(panels, grid, strict=True):
-            flat, true = measured.reshape(len(times), -1), truth.reshape(len(times), -1)
-            if flat.shape[1] <= _LINES:
-                _lines(row[0], times, flat, true)
-                if wide:
-                    row[1].set_visible(False)
-            else:
-                extent = (times[0], times[-1], 0, flat.shape[1])
-                _pictures(row, flat.T, true.T, extent=extent)
-            row[0].set_ylabel(title)
-        for axes in grid[-1]:
-            axes.set_xlabel("s")
-        return finish_figure(figure, path)
+    flat, true = measured.reshape(len(times), -1), truth.reshape(len(times), -1)
+    names = column_names(sensor, name, measured.shape[1:])
+    if flat.shape[1] <= MAX_LINES:
+        return Lines(field_label(sensor, name), times, flat, true, names, label)
+    order = np.argsort(times)
+    return ImagePair(
+        _plain(name),
+        sensor._plotted_unit(name),
+        true[order].T.astype(float),
+        flat[order].T.astype(float),
+        extent=(float(times.min()), float(times.max()) + 1e-9, 0, flat.shape[1]),
+        labels=(label, "column"),
+        top_row_first=False,
+        names=tuple(names) if len(names) <= 40 and not names[0].isdigit() else (),
+        stretch=True,
+    )
 
 
-def new_figure(rows: int, columns: int, title: str) -> tuple[Figure, np.ndarray]:
-    """Return a figure and its grid of axes, (rows, columns)."""
+def _reading(sensor: Sensor, name: str, measured: np.ndarray, truth: np.ndarray) -> Bars | ImagePair:
+    if measured.size <= MAX_LINES:
+        names = column_names(sensor, name, measured.shape)
+        return Bars(field_label(sensor, name), measured.reshape(-1), truth.reshape(-1), names)
+    vectors = name in sensor.vector_fields
+    true, seen = as_image(truth, vectors), as_image(measured, vectors)
+    return ImagePair(_plain(name), sensor._plotted_unit(name), true, seen, stretch=len(true) == 1)
+
+
+def field_label(sensor: Sensor, name: str) -> str:
+    """Return the label of an axis for a field, with its unit: "lin_acc, m/s²"."""
+    unit = sensor._plotted_unit(name)
+    return f"{_plain(name)}, {unit}" if unit and name != "value" else unit or _plain(name)
+
+
+def column_names(sensor: Sensor, name: str, shape: Sequence[int]) -> list[str]:
+    """Return a name for each column of a field of a shape; numbers where the sensor has no names."""
+    count = int(np.prod(shape, dtype=int))
+    names = [str(each) for each in sensor._plotted_names(name)]
+    return names if len(names) == count else [str(i) for i in range(count)]
+
+
+def _plain(name: str) -> str:
+    return "reading" if name == "value" else name
+
+
+# -- drawing -----------------------------------------------------------------------------------------------------------
+
+
+def draw_rows(rows: Sequence[FigureRow], path: str | Path | None) -> Figure:
+    """Draw rows below each other, save the figure if there is a path, and return it."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(4.5 * columns + 2, 1.9 * rows + 0.8), layout="constrained")
-    if title:
-        figure.suptitle(title)
-    return figure, figure.subplots(rows, columns, squeeze=False)
+    heights = [row.height for row in rows]
+    figure = Figure(figsize=(_WIDTH, sum(heights) + 0.3), layout="constrained")
+    grid = figure.add_gridspec(len(rows), 3, height_ratios=heights)
+    for number, row in enumerate(rows):
+        if isinstance(row.panel, Lines | Bars):
+            first = figure.add_subplot(grid[number, :])
+            if isinstance(row.panel, Lines):
+                _lines(first, row.panel)
+            else:
+                _bars(first, row.panel)
+        else:
+            cells = np.array([figure.add_subplot(grid[number, column]) for column in range(3)], dtype=object)
+            row.panel.draw(cells)
+            first = cells[0]
+        below = rows[number + 1].panel if number + 1 < len(rows) else None
+        if isinstance(row.panel, Lines) and isinstance(below, Lines) and row.panel.time_label == below.time_label:
+            first.set_xlabel("")  # the panel below has the same time axis
+        if row.title:
+            above = 6 if isinstance(row.panel, Lines | Bars) else 22 + 13 * first.get_title().count("\n")
+            first.annotate(
+                row.title, (0, 1), (0, above), xycoords="axes fraction", textcoords="offset points", weight="bold"
+            )  # above the titles of its axes
+    return finish_figure(figure, path)
 
 
 def finish_figure(figure: Figure, path: str | Path | None) -> Figure:
     """Save a figure if there is a path, and return it."""
     if path is not None:
         Path(path).parent.mkdir(parents=True, exist_ok=True)
-        write_figure(figure, Path(path), dpi=90)
+        write_figure(figure, Path(path), dpi=100)
     return figure
 
 
-def _lines(axes: Axes, times: np.ndarray, measured: np.ndarray, truth: np.ndarray) -> None:
-    for column in range(measured.shape[1]):
-        colour = f"C{column % 10}"
-        axes.plot(times, truth[:, column], "--", color=colour, linewidth=1, alpha=0.7)
-        label = "xyz"[column] if measured.shape[1] == 3 else str(column)
-        axes.plot(times, measured[:, column], color=colour, linewidth=1.2, label=label)
-    if measured.shape[1] > 1:
-        axes.legend(fontsize="x-small", loc="upper right", ncols=4)
+def _lines(axes: Axes, panel: Lines) -> None:
+    count = panel.measured.shape[1]
+    switches = panel.measured.dtype == bool
+    style: dict[str, Any] = {"drawstyle": "steps-post"} if switches else {}
+    for column in range(count):
+        colour = _colour(column, count)
+        name = panel.names[column] if count > 1 else "measured"
+        axes.plot(panel.times, panel.measured[:, column], color=colour, linewidth=1.2, label=name, **style)
+    for column in range(count if panel.truth is not None else 0):
+        assert panel.truth is not None
+        dark = "0.15" if count == 1 else tuple(0.55 * part for part in _colour(column, count)[:3])
+        values = panel.truth[:, column]
+        axes.plot(panel.times, values, "--", color=dark, linewidth=1, label="_truth", **style)
+    if switches:
+        axes.set_yticks([0, 1], ["off", "on"])
+    if panel.truth is not None:
+        _legend(axes, count)
+    else:
+        axes.set_ylim(bottom=0.0)  # sizes of errors
+    axes.set_xlabel(panel.time_label, fontsize="small")
+    axes.set_ylabel(panel.label, fontsize="small")
+    axes.tick_params(labelsize="small")
+    axes.margins(x=0.01)
     axes.grid(alpha=0.3)
 
 
-def _bars(axes: Axes, measured: np.ndarray, truth: np.ndarray) -> None:
-    places = np.arange(len(measured))
-    axes.bar(places - 0.2, truth.astype(float), 0.4, color="0.7", label="ground truth")
-    axes.bar(places + 0.2, measured.astype(float), 0.4, label="measured")
-    axes.legend(fontsize="x-small")
+def _legend(axes: Axes, count: int) -> None:
+    """Add a legend beside the axes, where it covers no curve: the columns, and which line is the truth."""
+    from matplotlib.lines import Line2D
+
+    handles: list[Any] = axes.get_legend_handles_labels()[0]
+    if count > 1:
+        handles = [*handles, Line2D([], [], color="0.4", linewidth=1.2, label="measured")]
+    handles = [*handles, Line2D([], [], color="0.15", linestyle="--", linewidth=1, label="ground truth")]
+    axes.legend(handles=handles, fontsize="x-small", loc="upper left", bbox_to_anchor=(1.005, 1.02), frameon=False)
+
+
+def _colour(column: int, count: int) -> tuple[float, ...]:
+    from matplotlib import colormaps
+
+    return tuple(colormaps["tab10" if count <= 10 else "tab20"](column % 20 if count > 10 else column % 10))
+
+
+def _bars(axes: Axes, panel: Bars) -> None:
+    places = np.arange(len(panel.measured))
+    axes.bar(places - 0.2, panel.truth.astype(float), 0.4, color="0.7", label="ground truth")
+    axes.bar(places + 0.2, panel.measured.astype(float), 0.4, color="C3", label="measured")
+    axes.legend(fontsize="x-small", loc="upper left", bbox_to_anchor=(1.005, 1.02), frameon=False)
+    axes.set_xticks(places, panel.names if len(places) > 1 else [""])
+    axes.set_ylabel(panel.label, fontsize="small")
+    axes.tick_params(labelsize="small")
     axes.grid(alpha=0.3, axis="y")
-
-
-def _pictures(row: Iterable[Axes], measured: np.ndarray, truth: np.ndarray, extent: Extent | None = None) -> None:
-    """Draw two images with one colour scale."""
-    images = [np.asarray(truth, float), np.asarray(measured, float)]
-    finite = np.concatenate([image[np.isfinite(image)] for image in images])
-    low, high = (float(finite.min()), float(finite.max())) if finite.size else (0.0, 1.0)
-    for axes, image, title in zip(row, images, ("ground truth", "measured"), strict=True):
-        aspect: Literal["auto", "equal"] = (
-            "auto" if extent is not None or image.shape[1] > 4 * image.shape[0] else "equal"
-        )
-        drawn = axes.imshow(
-            image, vmin=low, vmax=high, aspect=aspect, origin="lower", extent=extent, interpolation="nearest"
-        )
-        axes.set_title(title, fontsize="small")
-        axes.figure.colorbar(drawn, ax=axes, shrink=0.8)
 
 
 def as_image(values: np.ndarray, vectors: bool) -> np.ndarray:

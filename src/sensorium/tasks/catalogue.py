@@ -30,7 +30,7 @@ TENSOR_TASKS: dict[str, type[TensorTask[Any]]] = {each.name: each for each in _T
 """Classes of tasks that run on the CPU or on a GPU, by name. Names that are in :data:`TASKS`, too, are tensor tasks if
 ``device`` is given to :func:`make`."""
 CAMERA_VIEWS: dict[str, dict[str, Any]] = {
-    "front": {"pos": (1.5, 0.0, 1.1), "lookat": (0.4, 0.0, 0.5)},
+    "front": {"pos": (1.18, 0.36, 1.38), "lookat": (0.28, 0.0, 0.64)},
     "side": {"pos": (0.6, 1.3, 1.0), "lookat": (0.4, 0.0, 0.5)},
     "wrist": {"link": "hand", "pos": (0.07, 0.0, 0.02), "lookat": (0.03, 0.0, 0.2)},
 }

@@ -129,7 +129,7 @@ def _aim(task: EpisodeLoop[Any], camera: TaskCamera, envs: np.ndarray, rngs: Seq
 def render_env(scene: Scene, robots: Sequence[Robot], env: int) -> np.ndarray:
     """Return an image of one env with its robots in view, (480, 640, 3) uint8."""
     env = checked_integer("env", env, 0, scene.n_envs - 1)
-    return scene.snapshot(env, camera=view_of(robots, env))
+    return scene.snapshot(env, width=640, height=480, camera=view_of(robots, env))
 
 
 def view_of(robots: Sequence[Robot], env: int) -> mujoco.MjvCamera:

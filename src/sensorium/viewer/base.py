@@ -75,6 +75,9 @@ class Viewer:
         self.control.set_speed(speed)
         self._pace.restart()
 
+    def add_sliders(self) -> None:
+        """Add sliders for joints and actuators to the window, if it has none of its own."""
+
     def close(self) -> None:
         """Close the window. The scene continues without it."""
         if self._closed:

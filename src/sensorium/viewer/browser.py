@@ -13,11 +13,13 @@ from sensorium import _notebook
 from sensorium.cameras import CameraSensor
 from sensorium.cameras.plotting import as_picture
 from sensorium.sensors.base import Sensor
+from sensorium.sensors.rays.ray_sensor import RaySensor
 from sensorium.viewer import page
 from sensorium.viewer.base import Viewer
 from sensorium.viewer.control import Request
 from sensorium.viewer.mirror import Mirror
-from sensorium.viewer.plots import SensorHistory, add_plot, fields_of, update_plot
+from sensorium.viewer.plots import SensorHistory, add_plot, fields_of, first_plot, update_plot
+from sensorium.viewer.sliders import Sliders
 from sensorium.viewer.stage import Stage
 from sensorium.worlds import Painter
 
@@ -59,6 +61,9 @@ class BrowserViewer(Viewer):
             for sensor in sensors
             if isinstance(sensor, Sensor) and not isinstance(sensor, CameraSensor)
         }
+        # rays that are drawn for debugging need no points
+        self._lidars = [each for each in sensors if isinstance(each, RaySensor) and not each.options.draw_debug]
+        self._sliders: Sliders | None = None
         self._follow = -1
         self._panel_due = self._images_due = self._model_due = 0.0
         self._history: SensorHistory | None = None
@@ -86,6 +91,11 @@ class BrowserViewer(Viewer):
             self._speeds[f"{speed:g} ×"] = speed
             self._speed.options = tuple(self._speeds)
         self._speed.value = next(label for label, value in self._speeds.items() if value == speed)
+
+    def add_sliders(self) -> None:
+        """Add sliders for the joints and actuators of the scene to the panel. They change the env that is shown."""
+        if self._sliders is None:
+            self._sliders = Sliders(self._server.gui, self.scene, self.control)
 
     # -- the panel ----------------------------------------------------------------------------------------------------
 
@@ -124,6 +134,8 @@ class BrowserViewer(Viewer):
             for label, name in (
                 ("Sensor frames", "show_sensors"),
                 ("What sensors draw", "show_debug"),
+                ("Lidar returns", "show_returns"),
+                ("Opaque walls", "show_walls"),
                 ("Collision geoms", "show_collision"),
             ):
                 switch = gui.add_checkbox(label, getattr(stage, name))
@@ -160,9 +172,9 @@ class BrowserViewer(Viewer):
         self._plot_folder = gui.add_folder("Plot")
         with self._plot_folder:
             names = tuple(self._plotted)
-            self._sensor = gui.add_dropdown("Sensor", names, initial_value=names[0])
-            fields = fields_of(self._plotted[names[0]])
-            self._field = gui.add_dropdown("Field", tuple(fields), initial_value=fields[0])
+            first, field = first_plot(self._plotted)
+            self._sensor = gui.add_dropdown("Sensor", names, initial_value=first)
+            self._field = gui.add_dropdown("Field", tuple(fields_of(self._plotted[first])), initial_value=field)
         self._sensor.on_update(lambda event: self.control.ask("sensor", event.target.value))
         self._field.on_update(lambda event: self.control.ask("field", event.target.value))
         self._start_plot()
@@ -173,7 +185,7 @@ class BrowserViewer(Viewer):
         fields = fields_of(sensor)
         if tuple(self._field.options) != tuple(fields):
             self._field.options = tuple(fields)
-            self._field.value = fields[0]
+            self._field.value = first_plot({sensor.uuid: sensor})[1]
         field = self._field.value if self._field.value in fields else fields[0]
         old = self._history
         if old is not None and (old.sensor, old.field, old.env) == (sensor, field, self.env):
@@ -202,6 +214,9 @@ class BrowserViewer(Viewer):
                 self._start_plot()
         elif what == "follow":
             self._follow = int(value)
+            page.zoom(self._server, self._stage, self._mirror, self._follow)
+        elif what.startswith(("joint ", "actuator ")) and self._sliders is not None:
+            self._sliders.apply(what, float(value), self.env)
         elif what in ("sensor", "field"):
             self._start_plot()
         elif what.startswith("show_"):
@@ -222,6 +237,8 @@ class BrowserViewer(Viewer):
             self.scene.draw_debug(painter, self.env)
         with self._server.atomic():
             self._stage.draw(self.env, painter, self._follow)
+            if self._stage.show_returns:
+                self._stage.draw_returns({each.uuid: each.returns_in_world(self.env) for each in self._lidars})
         if now >= self._panel_due:
             self._draw_panel()
             self._panel_due = now + _PANEL
@@ -241,6 +258,8 @@ class BrowserViewer(Viewer):
         self._status.content = f"<div style='padding:0.5em 1em;font-size:0.9em'>{text}</div>"
         if self._history is not None:
             update_plot(self._plot, self._history)
+        if self._sliders is not None:
+            self._sliders.update(self._mirror.data)
 
     def _draw_images(self) -> None:
         self._list_images()

@@ -12,7 +12,7 @@ _WINDOW = 1.0
 _MAX_LAG = 0.25
 """Seconds of lag beyond which lost time is dropped instead of caught up."""
 
-Request = bool | int | str
+Request = bool | int | float | str
 """Value of a request: a switch, a number or a choice."""
 
 

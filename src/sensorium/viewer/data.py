@@ -11,7 +11,7 @@ from sensorium.errors import OptionError, SensoriumError, did_you_mean, shorten
 from sensorium.viewer import page
 from sensorium.viewer.base import FRAME
 from sensorium.viewer.control import Control, Request
-from sensorium.viewer.data_panel import SPEEDS, SWITCHES, Panel
+from sensorium.viewer.data_panel import SPEEDS, SWITCHED_ON, SWITCHES, Panel
 from sensorium.viewer.data_source import PageSource
 from sensorium.viewer.mirror import Mirror
 from sensorium.viewer.stage import Stage
@@ -42,7 +42,7 @@ class DataViewer:
         self._staged: Scene | None = None
         self._mirror: Mirror
         self._stage: Stage
-        self._switches = {name: name == "show_sensors" for name in SWITCHES}
+        self._switches = {name: name in SWITCHED_ON for name in SWITCHES}
         self._follow = -1
         self._panel_due = 0.0
         self._start, self._first = 0.0, 0
@@ -183,6 +183,7 @@ class DataViewer:
             self._go(self.step)
         elif what == "follow":
             self._follow = page.bodies_to_follow(source.scene.model).get(str(value), -1)
+            page.zoom(self._server, self._stage, self._mirror, self._follow)
         elif what == "array":
             self._panel.show_array(str(value))
         else:
@@ -232,6 +233,8 @@ class DataViewer:
         self._mirror.update(source.env)
         with self._server.atomic():
             self._stage.draw(source.env, Painter(), self._follow)
+            if self._switches["show_returns"]:
+                self._stage.draw_returns(source.returns(self.step))
         if self.control.paused or now >= self._panel_due:
             self._panel_due = now + _PANEL
             self._panel.draw(self.step)

@@ -113,6 +113,10 @@ class EpisodeSource:
             world.bind("mocap_pos")[env, mocap] = torch.from_numpy(pos.astype(np.float64))
             world.bind("mocap_quat")[env, mocap] = torch.from_numpy(quat.astype(np.float64))
 
+    def returns(self, step: int) -> dict[str, np.ndarray]:
+        """Return nothing: a dataset holds observations, which need not be distances."""
+        return {}
+
     def image(self, name: str, step: int) -> np.ndarray:
         """Return a frame of a video."""
         form, path = self._formats[name], self._episode.video_path(name)

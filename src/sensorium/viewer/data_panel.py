@@ -11,14 +11,21 @@ import viser
 from sensorium.cameras.plotting import as_picture
 from sensorium.viewer import page
 from sensorium.viewer.control import Control
-from sensorium.viewer.data_plots import PlotPanel
+from sensorium.viewer.data_plots import PlotPanel, first_lines
 from sensorium.viewer.data_source import PageSource
 
 LISTED = 200
 """Number of episodes in the list at a time."""
 SPEEDS = {"0.1 ×": 0.1, "0.25 ×": 0.25, "0.5 ×": 0.5, "real time": 1.0, "2 ×": 2.0, "5 ×": 5.0}
-SWITCHES = {"show_sensors": "Sensor frames", "show_collision": "Collision geoms"}
+SWITCHES = {
+    "show_sensors": "Sensor frames",
+    "show_returns": "Lidar returns",
+    "show_walls": "Opaque walls",
+    "show_collision": "Collision geoms",
+}
 """Attribute of the stage -> label."""
+SWITCHED_ON = ("show_sensors", "show_returns")
+"""Switches that are on at the start."""
 
 InputT = TypeVar("InputT")
 """An input element of viser."""
@@ -51,7 +58,7 @@ class Panel:
         self._image_folder = gui.add_folder("Cameras")
         with gui.add_folder("Show", expand_by_default=False):
             for name, label in SWITCHES.items():
-                self._asking(name, gui.add_checkbox(label, name == "show_sensors"))
+                self._asking(name, gui.add_checkbox(label, name in SWITCHED_ON))
 
     def _asking(self, what: str, element: InputT) -> InputT:
         """Turn changes of an element by the user, but not by the program, into requests."""
@@ -98,12 +105,10 @@ class Panel:
                 element.remove()
             self._images = {}
         self._image_folder.visible = bool(source.images)
+        array = array or self._array.value  # before the options change, which selects the first one
         if tuple(self._array.options) != tuple(source.names):
-            before = self._array.value
             self._array.options = tuple(source.names)
-            array = array or before
-        array = array or self._array.value
-        self.show_array(array if array in source.names else source.names[0])
+        self.show_array(array if array in source.names else first_lines(source))
 
     def _list(self) -> None:
         """List the episodes around the current one."""

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import viser
 
-from sensorium.viewer.data_source import Series, Texts
+from sensorium.viewer.data_source import PageSource, Series, Texts
 
 _MAX_LINES = 16
 """Maximum number of columns that are drawn as lines."""
@@ -104,6 +104,15 @@ class PlotPanel:
             parts.append(f"<span style='white-space:nowrap'>{dot} {html.escape(label)} <b>{value}</b></span>")
         text = " &nbsp; ".join(parts)
         return text if shown.truth is None else f"{text}<br>in parentheses and dashed: ground truth"
+
+
+def first_lines(source: PageSource) -> str:
+    """Return the name of the array to plot first: the first one with lines, not the image of a lidar."""
+    for name in source.names:
+        shown = source.series(name)
+        if isinstance(shown, Series) and _is_lines(shown):
+            return name
+    return source.names[0]
 
 
 def _is_lines(shown: Series) -> bool:

@@ -11,6 +11,7 @@ import torch
 from sensorium.cameras import CameraSensor
 from sensorium.recording import IMAGE_TAGS, Recording
 from sensorium.sensors import Sensor
+from sensorium.sensors.rays.ray_sensor import RaySensor
 from sensorium.tree import Module
 from sensorium.viewer.data_source import POINTS, Series, Texts, as_columns, column_names
 from sensorium.worlds.model_fields import MODEL_TAG
@@ -47,6 +48,11 @@ class RecordingSource:
         tags = {tag for tags in recording.tags.values() for tag in tags}
         self._state_tags = [tag for tag in ("physics", MODEL_TAG) if tag in tags]
         self._arrays = self._find_arrays()
+        self._lidars = {
+            path: module
+            for path, module in self.scene.named_modules()
+            if isinstance(module, RaySensor) and f"{path} distances" in self._arrays
+        }
         texts = [name for name, tags in recording.config["others"].items() if MODEL_TAG not in tags]
         self.names = [*self._arrays, *texts]
 
@@ -68,6 +74,15 @@ class RecordingSource:
             if field is not None and isinstance(value, np.ndarray):
                 field[env] = torch.from_numpy(value[env]).to(field)
         world.set_state(torch.from_numpy(physics[env : env + 1]).double(), [env])
+
+    def returns(self, step: int) -> dict[str, np.ndarray]:
+        """Return where the rays of recorded lidars ended."""
+        found = {}
+        for path, sensor in self._lidars.items():
+            array = self._arrays[f"{path} distances"]
+            row = self._columns(array.buffer, array.columns, range(step, step + 1))
+            found[path] = sensor.returns_in_world(self.env, row[0])
+        return found
 
     def image(self, name: str, step: int) -> np.ndarray:
         """Return a frame of the replay."""

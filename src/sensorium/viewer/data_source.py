@@ -79,6 +79,10 @@ class PageSource(Protocol):
         """Set the scene to a step."""
         ...
 
+    def returns(self, step: int) -> dict[str, np.ndarray]:
+        """Return where the rays of lidars ended at the step that the scene is set to: name -> (n, 3) m in the world."""
+        ...
+
     def image(self, name: str, step: int) -> np.ndarray:
         """Return a recorded image, (H, W, ...)."""
         ...

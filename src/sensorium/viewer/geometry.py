@@ -44,6 +44,8 @@ class GeomBatch(NamedTuple):
     """Whether faces are shaded flat."""
     texture: np.ndarray | None
     """Texture of all of them, (H, W, 3) uint8."""
+    wall: bool = False
+    """Whether they are walls, which hide what is behind them."""
 
 
 def infinite_planes(model: mujoco.MjModel) -> np.ndarray:
@@ -58,8 +60,18 @@ def geom_batches(model: mujoco.MjModel) -> list[GeomBatch]:
     groups: dict[tuple, list[int]] = {}
     for geom in range(model.ngeom):
         if geom not in infinite and geom_rgba(model, geom)[3] > 0:
-            groups.setdefault((*_shape(model, geom), bool(model.geom_group[geom] > 2)), []).append(geom)
+            key = (*_shape(model, geom), bool(model.geom_group[geom] > 2), is_wall(model, geom))
+            groups.setdefault(key, []).append(geom)
     return [_batch(model, np.array(geoms)) for geoms in groups.values()]
+
+
+def is_wall(model: mujoco.MjModel, geom: int) -> bool:
+    """Return whether a geom is a wall: a fixed box that stands upright, is long for the scene, and thin."""
+    if model.geom_type[geom] != int(_G.mjGEOM_BOX) or model.body_weldid[model.geom_bodyid[geom]] != 0:
+        return False
+    x, y, z = (2 * float(side) for side in model.geom_size[geom])
+    thickness, length = min(x, y), max(x, y)
+    return thickness <= 0.25 * length and z >= thickness and length >= 0.2 * float(model.stat.extent)
 
 
 def _shape(model: mujoco.MjModel, geom: int) -> tuple:
@@ -106,6 +118,7 @@ def _batch(model: mujoco.MjModel, geoms: np.ndarray) -> GeomBatch:
         collision=bool(model.geom_group[first] > 2),
         flat=kind in (_G.mjGEOM_BOX, _G.mjGEOM_PLANE),
         texture=texture,
+        wall=is_wall(model, first),
     )
 
 

@@ -67,6 +67,15 @@ class Mirror:
                 return median, size
         return center, extent
 
+    def tree_size(self, body: int) -> float:
+        """Return the radius in metres around a body within which all geoms of its robot (kinematic tree) lie."""
+        model = self.model
+        own = model.body_rootid[model.geom_bodyid] == model.body_rootid[body]
+        if not own.any():
+            return 0.1 * float(model.stat.extent)
+        away = np.linalg.norm(self.data.geom_xpos[own] - self.data.xpos[body], axis=1) + model.geom_rbound[own]
+        return max(float(away.max()), 1e-3)
+
     @property
     def geom_quats(self) -> np.ndarray:
         """Orientations of all geoms in the world frame, (n, 4)."""

@@ -15,6 +15,7 @@ import numpy as np
 import rich
 import viser
 
+from sensorium.viewer.mirror import Mirror
 from sensorium.viewer.stage import Stage
 
 if TYPE_CHECKING:
@@ -23,6 +24,10 @@ if TYPE_CHECKING:
 
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 _starting = threading.Lock()
+_VIEW = np.array([0.66, -0.66, 0.85])
+"""Position of the initial camera from the center of the scene, as multiples of its extent: from above, over walls."""
+_CLOSE = 7.0
+"""Distance at which a followed body is shown, as a multiple of the size of its robot."""
 
 
 def start_server(host: str, port: int) -> viser.ViserServer:
@@ -94,10 +99,32 @@ def arrange(server: viser.ViserServer, stage: Stage) -> None:
     server.gui.main_panel.dock_right()
     server.scene.configure_default_lights(cast_shadow=True)
     camera = server.initial_camera
-    camera.position = stage.center + stage.extent * np.array([1.1, -1.1, 0.8])
+    camera.position = stage.center + stage.extent * _VIEW
     camera.look_at = stage.center
     camera.fov = np.deg2rad(45.0)
     camera.near, camera.far = stage.extent / 200, stage.extent * 200
+
+
+def zoom(server: viser.ViserServer, stage: Stage, mirror: Mirror, body: int) -> None:
+    """Move all cameras to a body that is followed, from the side at which they are; back to the start for -1.
+
+    Args:
+        server: the server.
+        stage: the scene, which moves so that the body is at its center.
+        mirror: the env that is shown.
+        body: id of the body, or -1.
+    """
+    for client in server.get_clients().values():
+        camera = client.camera
+        if body < 0:
+            offset = stage.extent * _VIEW
+        else:
+            offset = np.asarray(camera.position) - np.asarray(camera.look_at)
+            offset[2] = max(offset[2], float(np.linalg.norm(offset[:2])))  # from above, over what stands around it
+            offset *= _CLOSE * mirror.tree_size(body) / max(float(np.linalg.norm(offset)), 1e-9)
+        with client.atomic():
+            camera.position = stage.center + offset  # it also moves look_at
+            camera.look_at = stage.center
 
 
 def bodies_to_follow(model: mujoco.MjModel) -> dict[str, int]:

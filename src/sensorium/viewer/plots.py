@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ import torch
 import viser
 
 from sensorium.sensors.base import Sensor
-from sensorium.sensors.plotting import as_image
+from sensorium.sensors.plotting import as_image, column_names, field_label, fields
 
 SECONDS = 5.0
 _MAX_POINTS = 500
@@ -100,11 +101,26 @@ def fields_of(sensor: Sensor[Any]) -> list[str]:
     return [name for name, value in reading._asdict().items() if value is not None]
 
 
+def first_plot(sensors: Mapping[str, Sensor[Any]]) -> tuple[str, str]:
+    """Return the uuid and the field to plot first: the first one with lines, not the image of a lidar.
+
+    Args:
+        sensors: uuid -> sensor, at least one.
+    """
+    for uuid, sensor in sensors.items():
+        for name, values in fields(sensor.read(), 0).items():
+            own = values[0] if sensor.options.history_length else values
+            if own.size <= _MAX_LINES:
+                return uuid, name
+    uuid = next(iter(sensors))
+    return uuid, fields_of(sensors[uuid])[0]
+
+
 def add_plot(gui: viser.GuiApi, history: SensorHistory) -> viser.GuiImageHandle | viser.GuiUplotHandle:
     """Add the element that shows a history to the panel."""
     if history.is_image:
         return gui.add_image(history.image(), label="measured, ground truth below", format="png")
-    labels = "xyz" if history.n_columns == 3 else [str(i) for i in range(history.n_columns)]
+    labels = column_names(history.sensor, history.field, history.shape)
     series: list[Any] = [{"label": "s"}]
     for truth in (False, True):  # ground truth last, on top of the noisier measurements
         for column, label in enumerate(labels):
@@ -119,8 +135,8 @@ def add_plot(gui: viser.GuiApi, history: SensorHistory) -> viser.GuiImageHandle 
         _data(history),
         tuple(series),
         scales={"x": {"time": False, "auto": False, "range": (start, 0.0)}, "y": {"auto": True}},
-        title="measured; dashed: ground truth",
-        legend={"show": False},
+        title=f"{field_label(history.sensor, history.field)} (dashed: ground truth)",
+        legend={"show": history.n_columns > 1},
         aspect=1.5,
     )
 

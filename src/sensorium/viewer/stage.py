@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import mujoco
@@ -18,6 +18,12 @@ from sensorium.worlds.srgb import decode_srgb
 if TYPE_CHECKING:
     import trimesh
 
+_SEE_THROUGH = 0.25
+"""Opacity of walls that are seen through."""
+_RETURNS = (232, 140, 20)
+"""Colour of the returns of lidars."""
+_MAX_RETURNS = 6000
+"""Maximum number of returns of a lidar that are drawn."""
 _FRAME = 0.08
 """Length of the axes of a sensor's frame in metres."""
 _BALL = capsule(1.0, 0.0)
@@ -36,6 +42,8 @@ class Stage:
         show_collision: whether collision geoms (groups 3 to 5) are drawn.
         show_sensors: whether frames of sensors and frusta of cameras are drawn.
         show_debug: whether debug drawings of sensors are drawn.
+        show_returns: whether returns of lidars are drawn.
+        show_walls: whether walls are opaque; otherwise they are seen through.
     """
 
     def __init__(
@@ -58,6 +66,9 @@ class Stage:
         self.show_collision = False
         self.show_sensors = True
         self.show_debug = True
+        self.show_returns = True
+        self.show_walls = False
+        self._returns: dict[str, viser.PointCloudHandle] = {}
         self.build_geoms()
         self._build_sensors()
 
@@ -88,10 +99,15 @@ class Stage:
             part.mesh.vertices.astype(np.float32),
             part.mesh.faces.astype(np.uint32),
             batched_colors=_light(part.rgba[:, :3]),
-            batched_opacities=None if (part.rgba[:, 3] >= 1).all() else part.rgba[:, 3].astype(np.float32),
+            batched_opacities=self._opacities(part),
             flat_shading=part.flat,
             **poses,
         )
+
+    def _opacities(self, part: GeomBatch) -> np.ndarray | None:
+        """Return the opacity of each geom, None if all are opaque."""
+        opacities = part.rgba[:, 3] * (_SEE_THROUGH if part.wall and not self.show_walls else 1.0)
+        return None if (opacities >= 1).all() else opacities.astype(np.float32)
 
     def _add_plane(self, geom: int) -> viser.GridHandle:
         rgba = geom_rgba(self._mirror.model, geom)
@@ -142,6 +158,10 @@ class Stage:
         """Apply the switches."""
         for node, part in self._geoms:
             node.visible = not part.collision or self.show_collision
+            if part.wall:
+                node.batched_opacities = self._opacities(part)
+        for node in self._returns.values():
+            node.visible = self.show_returns
         for node in (*self._frusta, *([self._frames] if self._frames is not None else [])):
             node.visible = self.show_sensors
 
@@ -177,6 +197,30 @@ class Stage:
                     node.fov, node.aspect = fov, aspect
         self._paint(painter if self.show_debug else Painter())
         self._root.position = np.zeros(3) if follow < 0 else self.center - data.xpos[follow]
+
+    def draw_returns(self, returns: Mapping[str, np.ndarray]) -> None:
+        """Draw where the rays of lidars end.
+
+        Args:
+            returns: uuid of a sensor -> positions in the world frame, (n, 3) m.
+        """
+        for uuid in self._returns.keys() - returns.keys():
+            self._returns.pop(uuid).remove()
+        for uuid, points in returns.items():
+            some = points[:: max(1, -(-len(points) // _MAX_RETURNS))].astype(np.float32)
+            node = self._returns.get(uuid)
+            if node is None:
+                self._returns[uuid] = self._api.add_point_cloud(
+                    f"/world/returns/{uuid}",
+                    some,
+                    _RETURNS,
+                    point_size=float(np.clip(0.003 * self.extent, 0.004, 0.02)),
+                    point_shape="circle",
+                    precision="float32",
+                    visible=self.show_returns,
+                )
+            else:
+                node.points = some
 
     def _paint(self, painter: Painter) -> None:
         """Draw shapes: one node for all balls, and one per width of lines and of arrows.

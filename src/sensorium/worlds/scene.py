@@ -257,14 +257,15 @@ class Scene(Appearance):
     def snapshot(
         self,
         env: int = 0,
-        width: int = 640,
-        height: int = 480,
+        width: int = 960,
+        height: int = 720,
         camera: CameraChoice = -1,
         path: str | Path | None = None,
     ) -> np.ndarray:
         """Render the current state of one env, with what the sensors with ``draw_debug=True`` measure.
 
-        The image is for people and is rendered in every call. Add a camera sensor for images that a robot sees.
+        The image is for people and is rendered in every call, with a sun in scenes without lights, ambient light in all
+        scenes, and a sky in scenes without a skybox. Add a camera sensor for images that a robot sees.
 
         Args:
             env: which env.

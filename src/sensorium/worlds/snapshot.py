@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from contextlib import closing
 from pathlib import Path
 from typing import TypeAlias
@@ -14,6 +15,7 @@ from sensorium.worlds.environments import environment_textures, show_environment
 from sensorium.worlds.model_fields import model_of_env
 from sensorium.worlds.opengl import make_context
 from sensorium.worlds.painter import Painter
+from sensorium.worlds.snapshot_look import SAMPLES, add_sky, brighten, fit_view, has_own_lights, linear_depth, shrink
 from sensorium.worlds.world import World
 
 _MAX_SHAPES = 20_000
@@ -50,6 +52,9 @@ def snapshot(world: World, env: int, painter: Painter, width: int, height: int, 
 class SnapshotRenderer:
     """Renders one env many times, with one OpenGL context. The colours and lights stay those at its creation.
 
+    Images are made for people: smoothed, lit everywhere, with a sun if the scene has no lights, and with a sky if it
+    has no skybox. Debug shapes inside a body shine through it.
+
     Args:
         world: the engine.
         env: which env.
@@ -58,15 +63,18 @@ class SnapshotRenderer:
 
     def __init__(self, world: World, env: int, width: int, height: int) -> None:
         self._world, self._env = world, env
-        self._model = model_of_env(world, env)
+        self._model = copy.copy(model_of_env(world, env))
+        self._model.vis.quality.offsamples = 0  # smoothed by SAMPLES instead: mixed depths have no distance
+        self._model.vis.map.shadowclip = 8.0
         self._data = mujoco.MjData(self._model)
-        self._area = mujoco.MjrRect(0, 0, width, height)
+        self._area = mujoco.MjrRect(0, 0, SAMPLES * width, SAMPLES * height)
         self._scene = mujoco.MjvScene(self._model, _MAX_SHAPES)
-        self._context, _ = make_context(width, height)
+        self._has_sky = bool((self._model.tex_type == int(mujoco.mjtTexture.mjTEXTURE_SKYBOX)).any())
+        self._context, _ = make_context(self._area.width, self._area.height)
         try:
             self._pixels = mujoco.MjrContext(self._model, int(mujoco.mjtFontScale.mjFONTSCALE_100))
             show_environment(self._pixels, self._model, environment_textures(self._model))
-            mujoco.mjr_resizeOffscreen(width, height, self._pixels)
+            mujoco.mjr_resizeOffscreen(self._area.width, self._area.height, self._pixels)
             mujoco.mjr_setBuffer(int(mujoco.mjtFramebuffer.mjFB_OFFSCREEN), self._pixels)
         except BaseException:
             self._context.free()
@@ -75,22 +83,59 @@ class SnapshotRenderer:
     def render(self, camera: CameraChoice = -1, painter: Painter | None = None) -> np.ndarray:
         """Return an image of the current state, (height, width, 3) uint8, with the shapes of ``painter``."""
         model, data, scene = self._model, self._data, self._scene
-        viewpoint = _viewpoint(model, camera)
         state = self._world.get_state()[self._env].double().numpy(force=True)
         mujoco.mj_setState(model, data, state, int(mujoco.mjtState.mjSTATE_INTEGRATION))
         mujoco.mj_forward(model, data)
+        viewpoint = _viewpoint(model, camera)
+        if viewpoint.type == int(mujoco.mjtCamera.mjCAMERA_FREE) and viewpoint is not camera:
+            fit_view(viewpoint, model, data, self._area.width / self._area.height)
         everything = int(mujoco.mjtCatBit.mjCAT_ALL)
-        option = mujoco.MjvOption()
-        # shapes may lie inside bodies
-        option.flags[mujoco.mjtVisFlag.mjVIS_TRANSPARENT] = painter is not None and len(painter) > 0
         mujoco.mjv_updateCamera(model, data, viewpoint, scene)  # infinite planes are centred on it
-        mujoco.mjv_updateScene(model, data, option, None, viewpoint, everything, scene)
+        mujoco.mjv_updateScene(model, data, mujoco.MjvOption(), None, viewpoint, everything, scene)
+        brighten(scene, model, sun=not has_own_lights(model))
+        first = scene.ngeom
         if painter is not None:
             painter.add_to(scene)
+        image, distances = self._draw()
+        if scene.ngeom > first:
+            image = self._show_hidden(image, distances, first)
+        if not self._has_sky:
+            image = self._with_sky(image, distances, viewpoint)
+        return shrink(image[::-1], SAMPLES)
+
+    def _draw(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return colours (H, W, 3) uint8 and distances (H, W) m, inf where nothing was drawn; rows from the bottom."""
         image = np.empty((self._area.height, self._area.width, 3), np.uint8)
-        mujoco.mjr_render(self._area, scene, self._pixels)
-        mujoco.mjr_readPixels(image, None, self._area, self._pixels)
-        return np.ascontiguousarray(image[::-1])
+        depth = np.empty((self._area.height, self._area.width), np.float32)
+        mujoco.mjr_render(self._area, self._scene, self._pixels)
+        mujoco.mjr_readPixels(image, depth, self._area, self._pixels)
+        return image, linear_depth(self._model, depth)
+
+    def _show_hidden(self, image: np.ndarray, distances: np.ndarray, first: int) -> np.ndarray:
+        """Return the image with shapes from geom ``first`` on shining through the bodies that they lie in."""
+        scene, model = self._scene, self._model
+        moving = model.body_dofnum[model.body_rootid[model.geom_bodyid]] > 0
+        if not moving.any():
+            return image
+        for geom in scene.geoms[:first]:
+            geom.rgba[3] = 0.0
+        shapes, beyond = self._draw()
+        drawn = np.isfinite(beyond)
+        behind = np.where(drawn, beyond, 0) - np.where(drawn, distances, 0)
+        # a shape in a body is at most its diameter behind its surface
+        hidden = drawn & (behind > 1e-3) & (behind < 2 * float(model.geom_rbound[moving].max()))
+        mixed = image.copy()
+        mixed[hidden] = np.rint(0.3 * image[hidden] + 0.7 * shapes[hidden]).astype(np.uint8)
+        return mixed
+
+    def _with_sky(self, image: np.ndarray, distances: np.ndarray, viewpoint: mujoco.MjvCamera) -> np.ndarray:
+        view = self._scene.camera[0]
+        forward = np.asarray(view.forward)
+        fovy = 2 * np.arctan((view.frustum_top - view.frustum_bottom) / 2 / view.frustum_near)
+        is_free = viewpoint.type != int(mujoco.mjtCamera.mjCAMERA_FIXED)
+        reach = max(float(viewpoint.distance) if is_free else 0.0, float(self._model.stat.extent))
+        pitch = float(np.arcsin(np.clip(forward[2], -1, 1)))
+        return add_sky(image[::-1], distances[::-1], reach, float(fovy), pitch)[::-1]
 
     def close(self) -> None:
         """Free the OpenGL context."""

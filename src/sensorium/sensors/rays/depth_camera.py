@@ -56,6 +56,7 @@ class DepthCameraSensor(RaySensor[torch.Tensor], options=DepthCamera):
     """
 
     kind = "depth_camera"
+    units = {"value": "m"}
 
     def _make_rig(self) -> RayRig:
         pattern = self.options.pattern()

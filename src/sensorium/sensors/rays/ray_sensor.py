@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Annotated, TypeVar
 
@@ -14,9 +15,11 @@ from sensorium.pipeline import SensorGroup
 from sensorium.pipeline.hold import holds_output
 from sensorium.sensors.base import Format, SimpleSensor
 from sensorium.sensors.options import Mounted, SimpleSensorOptions
+from sensorium.sensors.pictures import Picture
 from sensorium.sensors.rays import kernels
 from sensorium.sensors.rays.cpu_rays import CpuRays
 from sensorium.sensors.rays.ray_backend import IMPERFECTIONS, RayBackend
+from sensorium.sensors.rays.ray_pictures import ray_pictures
 from sensorium.sensors.rays.ray_rig import RayMount, RayRig
 from sensorium.worlds import Names, Painter
 from sensorium.worlds.compose import pose
@@ -127,8 +130,37 @@ class RaySensor(SimpleSensor[DataT]):
         if self._rig.scan_rate is not None:  # beams that were not scanned in this step were cast from another pose
             hit &= backend.fired_beams(self._position, env)
         painter.points(ends[hit][:: max(1, int(hit.sum()) // (8 * _DRAWN))], (1.0, 0.8, 0.1, 1.0), 0.012)
-        for start, end in list(zip(starts[hit], ends[hit], strict=True))[:: max(1, int(hit.sum()) // _DRAWN)]:
-            painter.line(start, end, (1.0, 0.4, 0.1, 0.35), 0.002)
+        for start, end in list(zip(starts[hit], ends[hit], strict=True))[:: max(1, int(hit.sum()) // (_DRAWN // 2))]:
+            painter.line(start, end, (1.0, 0.4, 0.1, 0.25), 0.0015)
+
+    def _plotted_pictures(
+        self, measured: Mapping[str, np.ndarray], truth: Mapping[str, np.ndarray]
+    ) -> Sequence[Picture]:
+        own, true = (one if "distances" in one else {"distances": one["value"]} for one in (measured, truth))
+        return ray_pictures(self._rig, self.options.max_range, own, true)
+
+    def returns_in_world(self, env: int, distances: np.ndarray | None = None) -> np.ndarray:
+        """Return where rays end in one env, at the sensor's current pose.
+
+        Args:
+            env: the env.
+            distances: distances of all rays as the sensor reads them, m. Default: those of the current reading.
+
+        Returns:
+            (n, 3) m in the world frame, of the n rays with a return.
+        """
+        if distances is None:
+            reading = self.read()
+            values = reading if isinstance(reading, torch.Tensor) else reading.distances  # type: ignore[attr-defined]
+            own = values[env, 0] if self.options.history_length else values[env]
+            distances = own.numpy(force=True)
+        flat = np.asarray(distances, float).reshape(-1)
+        hit = np.isfinite(flat) & (flat > 0) & (flat < self.options.max_range * (1 - 1e-6))
+        layout = self.group.backend.layout
+        ends = layout.segments(
+            self.group.world, self._position, env, np.where(hit, flat, np.inf), self._true_turns(env)
+        )
+        return np.asarray(ends[1][hit])
 
     def _true_distances(self, env: int) -> np.ndarray:
         """Return the true distances of all beams in one env, (beams,) m, inf without a return."""

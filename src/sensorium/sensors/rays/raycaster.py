@@ -133,6 +133,7 @@ class RaycasterSensor(RaySensor[RayData], options=Raycaster):
 
     Data = staticmethod(_make_ray_data)
     vector_fields = ("points", "normals")
+    units = {"distances": "m", "points": "m", "times": "s"}
 
     def _make_rig(self) -> RayRig:
         options = self.options

@@ -54,6 +54,7 @@ class BarometerSensor(SimpleSensor[BarometerData], options=Barometer):
     """Barometer sensor. See :class:`Barometer`."""
 
     Data = BarometerData
+    units = {"pressure": "Pa", "altitude": "m"}
 
     def _declare(self, spec: mujoco.MjSpec, names: Names) -> None:
         site = add_site(spec, names, self.options, self.uuid)

@@ -93,6 +93,7 @@ class BatteryStateSensor(SimpleSensor[BatteryStateData], options=BatteryState):
 
     kind = "battery"
     Data = BatteryStateData
+    units = {"voltage": "V", "current": "A", "power": "W", "energy": "J"}
 
     def _declare(self, spec: mujoco.MjSpec, names: Names) -> None:
         asked_by, robot = f"BatteryState(uuid={self.uuid!r})", self.options.robot

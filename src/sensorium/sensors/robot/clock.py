@@ -38,6 +38,8 @@ class Clock(SensorOptions):
 class ClockSensor(SimpleSensor[torch.Tensor], options=Clock):
     """Clock sensor. See :class:`Clock`. Reads (B, 1) s, float64; ground truth is simulated time."""
 
+    units = {"value": "s"}
+
     def _declare(self, spec: mujoco.MjSpec, names: Names) -> None:
         spec.add_sensor(name=f"{self.uuid}:clock", type=mujoco.mjtSensor.mjSENS_CLOCK)
 

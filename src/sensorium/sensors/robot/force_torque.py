@@ -75,6 +75,7 @@ class ForceTorqueSensor(SimpleSensor[ForceTorqueData], options=ForceTorque):
 
     kind = "force_torque"
     Data = ForceTorqueData
+    units = {"force": "N", "torque": "N·m"}
 
     def _declare(self, spec: mujoco.MjSpec, names: Names) -> None:
         site = self._site(spec, names)

@@ -73,6 +73,7 @@ class FramePoseSensor(SimpleSensor[FramePoseData], options=FramePose):
 
     kind = "frame_pose"
     Data = FramePoseData
+    units = {"pos": "m", "lin_vel": "m/s", "ang_vel": "rad/s"}
 
     def _declare(self, spec: mujoco.MjSpec, names: Names) -> None:
         options, asked_by = self.options, f"FramePose(uuid={self.uuid!r})"

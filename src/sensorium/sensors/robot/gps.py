@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import mujoco
@@ -89,11 +90,15 @@ class GPSSensor(SimpleSensor[GPSData], options=GPS):
     """GPS sensor. See :class:`GPS`. Intermediate columns: position and velocity in the world frame."""
 
     Data = GPSData
+    units = {"latitude": "°", "longitude": "°", "altitude": "m", "velocity": "m/s"}
 
     def _declare(self, spec: mujoco.MjSpec, names: Names) -> None:
         site, site_type = add_site(spec, names, self.options, self.uuid), mujoco.mjtObj.mjOBJ_SITE
         for part, kind in (("pos", mujoco.mjtSensor.mjSENS_FRAMEPOS), ("vel", mujoco.mjtSensor.mjSENS_FRAMELINVEL)):
             spec.add_sensor(name=f"{self.uuid}:{part}", type=kind, objtype=site_type, objname=site)
+
+    def _plotted_names(self, field: str) -> Sequence[str]:
+        return ("east", "north", "up")
 
     def _get_intermediate_format(self) -> Format:
         return {"position": (3,), "velocity": (3,)}

@@ -60,6 +60,7 @@ class IMUSensor(SimpleSensor[IMUData], options=IMU):
     """Inertial measurement unit. See :class:`IMU`."""
 
     Data = IMUData
+    units = {"lin_acc": "m/s²", "ang_vel": "rad/s", "mag": "T"}
 
     def _declare(self, spec: mujoco.MjSpec, names: Names) -> None:
         site = add_site(spec, names, self.options, self.uuid)

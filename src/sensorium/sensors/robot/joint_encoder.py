@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple, Protocol
 
 import mujoco
@@ -79,6 +80,7 @@ class JointEncoderSensor(SimpleSensor[JointEncoderData], options=JointEncoder):
 
     kind = "joint_encoder"
     Data = JointEncoderData
+    units = {"positions": "rad", "velocities": "rad/s"}
 
     def _declare(self, spec: mujoco.MjSpec, names: Names) -> None:
         self.joint_names = resolve_joints(spec, names, self.options, f"JointEncoder(uuid={self.uuid!r})")
@@ -98,6 +100,12 @@ class JointEncoderSensor(SimpleSensor[JointEncoderData], options=JointEncoder):
     def _channels(self) -> dict[str, slice]:
         count = len(self.joint_names)
         return {"": slice(0, count), "vel": slice(count, 2 * count)}
+
+    def _plotted_names(self, field: str) -> Sequence[str]:
+        return self.joint_names
+
+    def _plotted_unit(self, field: str) -> str:
+        return joint_unit(self.units[field], self._turns)
 
     def _custom_parameters(self) -> dict[str, tuple[str, slice]]:
         return {"counts_per_revolution": ("resolution", slice(0, len(self.joint_names)))}
@@ -140,6 +148,17 @@ class CountingEncoderSensor(JointEncoderSensor):
             else:
                 velocity.zero_()
             before.copy_(now)
+
+
+def joint_unit(unit: str, turns: Sequence[bool]) -> str:
+    """Return the unit of values of joints.
+
+    Args:
+        unit: the unit for hinge joints: "rad", "rad/s" or "N·m".
+        turns: whether each joint is a hinge.
+    """
+    slide = {"rad": "m", "rad/s": "m/s", "N·m": "N"}[unit]
+    return unit if all(turns) else slide if not any(turns) else f"{unit} or {slide}"
 
 
 class JointSelection(Protocol):

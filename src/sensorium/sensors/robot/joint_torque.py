@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal
 
 import mujoco
@@ -12,7 +13,7 @@ from sensorium.pipeline import SensorGroup
 from sensorium.pipeline.launch import replayable
 from sensorium.sensors.base import Format, SimpleSensor
 from sensorium.sensors.options import SimpleSensorOptions
-from sensorium.sensors.robot.joint_encoder import resolve_joints
+from sensorium.sensors.robot.joint_encoder import joint_unit, resolve_joints
 from sensorium.sensors.robot.joint_torque_backend import CpuJointTorque, GpuJointTorque, JointTorqueBackend
 from sensorium.worlds import Names
 
@@ -49,9 +50,17 @@ class JointTorqueSensor(SimpleSensor[torch.Tensor], options=JointTorque):
     """
 
     kind = "joint_torque"
+    units = {"value": "N·m"}
 
     def _declare(self, spec: mujoco.MjSpec, names: Names) -> None:
         self.joint_names = resolve_joints(spec, names, self.options, f"JointTorque(uuid={self.uuid!r})")
+        self._turns = [spec.joint(name).type == mujoco.mjtJoint.mjJNT_HINGE for name in self.joint_names]
+
+    def _plotted_names(self, field: str) -> Sequence[str]:
+        return self.joint_names
+
+    def _plotted_unit(self, field: str) -> str:
+        return joint_unit(self.units[field], self._turns)
 
     def _get_return_format(self) -> Format:
         return (len(self.joint_names),)

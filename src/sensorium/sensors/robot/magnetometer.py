@@ -59,6 +59,7 @@ class MagnetometerSensor(SimpleSensor[MagnetometerData], options=Magnetometer):
     """Magnetometer with a compass. See :class:`Magnetometer`."""
 
     Data = MagnetometerData
+    units = {"field": "T", "heading": "rad"}
 
     def _declare(self, spec: mujoco.MjSpec, names: Names) -> None:
         site, site_type = add_site(spec, names, self.options, self.uuid), mujoco.mjtObj.mjOBJ_SITE

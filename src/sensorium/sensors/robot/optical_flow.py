@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import mujoco
@@ -78,6 +79,7 @@ class OpticalFlowSensor(SimpleSensor[OpticalFlowData], options=OpticalFlow):
 
     kind = "optical_flow"
     Data = OpticalFlowData
+    units = {"flow": "rad/s", "distance": "m"}
 
     def _declare(self, spec: mujoco.MjSpec, names: Names) -> None:
         site = add_site(spec, names, self.options, self.uuid)
@@ -94,6 +96,9 @@ class OpticalFlowSensor(SimpleSensor[OpticalFlowData], options=OpticalFlow):
 
     def _get_intermediate_format(self) -> Format:
         return {"flow": (2,), "distance": (1,)}
+
+    def _plotted_names(self, field: str) -> Sequence[str]:
+        return ("x", "y")
 
     def _get_return_format(self) -> Format:
         return {"flow": (2,), "distance": (1,), "quality": (1,)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import mujoco
@@ -91,6 +92,7 @@ class WheelOdometrySensor(SimpleSensor[WheelOdometryData], options=WheelOdometry
 
     kind = "wheel_odometry"
     Data = WheelOdometryData
+    units = {"pos": "m", "yaw": "rad", "speed": "m/s", "yaw_rate": "rad/s"}
 
     def _declare(self, spec: mujoco.MjSpec, names: Names) -> None:
         asked_by = f"WheelOdometry(uuid={self.uuid!r})"
@@ -102,6 +104,9 @@ class WheelOdometrySensor(SimpleSensor[WheelOdometryData], options=WheelOdometry
                     raise OptionError(f"{asked_by}.{side} must name hinge joints, got {name!r}")
                 share = (-1 if name in self.options.reversed else 1) / len(joints)
                 self._wheels.append((joint.name, (share, 0.0) if side == "left" else (0.0, share)))
+
+    def _plotted_names(self, field: str) -> Sequence[str]:
+        return ("x", "y")
 
     def _get_return_format(self) -> Format:
         return {"pos": (2,), "yaw": (1,), "speed": (1,), "yaw_rate": (1,)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from math import prod
 from typing import Annotated
 
@@ -15,7 +16,9 @@ from sensorium.pipeline.imperfections import PerAxis
 from sensorium.pipeline.parameters import Write, as_numbers, broadcast, check
 from sensorium.sensors.base import Format, SimpleSensor
 from sensorium.sensors.options import SimpleSensorOptions
+from sensorium.sensors.pictures import MIN_PICTURE, ImagePair, Picture
 from sensorium.sensors.thermal.material import Material, find_material
+from sensorium.sensors.thermal.network import Grid
 from sensorium.sensors.thermal.temperature_grid_backend import (
     MAX_CONTACTS,
     CpuTemperatureGrid,
@@ -24,7 +27,7 @@ from sensorium.sensors.thermal.temperature_grid_backend import (
     contact_sensor_name,
 )
 from sensorium.sensors.thermal.temperature_grid_backend import PARAMETERS as _CUSTOM
-from sensorium.worlds import Names
+from sensorium.worlds import Names, Painter
 
 _CONDATA = mujoco.mjtConDataField
 _FIELDS = sum(1 << int(bit) for bit in (_CONDATA.mjCONDATA_FORCE, _CONDATA.mjCONDATA_POS, _CONDATA.mjCONDATA_NORMAL))
@@ -101,6 +104,7 @@ class TemperatureGridSensor(SimpleSensor[torch.Tensor], options=TemperatureGrid)
     """
 
     kind = "temperature"
+    units = {"value": "°C"}
 
     def _declare(self, spec: mujoco.MjSpec, names: Names) -> None:
         options, asked_by = self.options, f"TemperatureGrid(uuid={self.uuid!r})"
@@ -129,6 +133,42 @@ class TemperatureGridSensor(SimpleSensor[torch.Tensor], options=TemperatureGrid)
 
     def _get_return_format(self) -> Format:
         return self.options.grid_size
+
+    def _draw(self, painter: Painter, env: int) -> None:
+        """Draw a ball in each cell: blue for the coldest, red for the hottest one, white if all are about equal."""
+        world = self.group.world
+        body = int(world.model.body(self.body).id)
+        grid = Grid.of(world.model, body, self.options.grid_size, self.uuid)
+        place, turn = (world.bind(name)[env, body].double().numpy(force=True) for name in ("xpos", "xmat"))
+        degrees = self._truths[env].double().numpy(force=True).reshape(-1)
+        low, high = float(degrees.min()), float(degrees.max())
+        span = max(high - low, 1.0)  # K
+        cells = np.stack(np.unravel_index(np.arange(degrees.size), self.options.grid_size), axis=1)
+        centres = place + (grid.low + (cells + 0.5) * grid.edge) @ turn.reshape(3, 3).T
+        radius = 0.3 * float(grid.edge.max() if min(self.options.grid_size) == 1 else grid.edge.min())
+        for centre, share in zip(centres, (degrees - (low + high) / 2) / span + 0.5, strict=True):
+            warm, cold = min(1.0, 2 * share), min(1.0, 2 - 2 * share)
+            painter.points(centre, (warm, min(warm, cold), cold, 1.0), radius)
+
+    def _plotted_pictures(
+        self, measured: Mapping[str, np.ndarray], truth: Mapping[str, np.ndarray]
+    ) -> Sequence[Picture]:
+        """Return one image for each of at most three layers; few cells are better shown as lines."""
+        size = self.options.grid_size
+        if prod(size) < MIN_PICTURE:
+            return ()
+        across = min(range(3), key=lambda axis: (size[axis], -axis))  # layers along the axis with the fewest cells
+        names = ["xyz"[axis] for axis in range(3) if axis != across]
+        shown = sorted({0, size[across] // 2, size[across] - 1})
+        found = []
+        for layer in shown:
+            true, seen = (np.take(one["value"], layer, axis=across).T for one in (truth, measured))
+            title = "temperature" if size[across] == 1 else f"layer {layer} along {'xyz'[across]}"
+            shape = [count for axis, count in enumerate(size) if axis != across]
+            extent = (0.0, float(shape[0]), 0.0, float(shape[1]))
+            labels = (f"cell along {names[0]}", f"cell along {names[1]}")
+            found.append(ImagePair(title, "°C", true, seen, extent=extent, labels=labels, top_row_first=False))
+        return found
 
     def _custom_parameters(self) -> dict[str, tuple[str, slice]]:
         return {name: ("custom", slice(0, 1)) for name in (*_CUSTOM, "heat")}

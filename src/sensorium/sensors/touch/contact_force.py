@@ -49,6 +49,7 @@ class ContactForceSensor(SimpleSensor[torch.Tensor], options=ContactForce):
     """
 
     kind = "contact_force"
+    units = {"value": "N"}
 
     def _declare(self, spec: mujoco.MjSpec, names: Names) -> None:
         self._names = declare_contacts(spec, names, self.options, self.uuid)

@@ -111,6 +111,7 @@ class ContactDepthProbeSensor(SkinSensor[torch.Tensor], options=ContactDepthProb
     """Contact depth probe. See :class:`ContactDepthProbe`. Reads (B, n) m."""
 
     kind = "contact_depth_probe"
+    units = {"value": "m"}
 
     def _local(self) -> tuple[np.ndarray, np.ndarray | None, np.ndarray]:
         options, count = self.options, len(self.options.positions)
@@ -136,6 +137,7 @@ class ContactProbeSensor(ContactDepthProbeSensor, options=ContactProbe):
     """
 
     kind = "contact_probe"
+    units = {}
 
     def _get_intermediate_format(self) -> Format:
         n = len(self.options.positions)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 import numpy as np
 import torch
 from pydantic import Field, model_validator
@@ -9,8 +11,10 @@ from pydantic import Field, model_validator
 from sensorium.pipeline import SensorGroup
 from sensorium.sensors.base import Format
 from sensorium.sensors.options import SimpleSensorOptions
+from sensorium.sensors.pictures import Picture
 from sensorium.sensors.touch.elastomer_backend import CpuElastomer, ElastomerBackend, GpuElastomer
 from sensorium.sensors.touch.probe_sensor import Probing
+from sensorium.sensors.touch.skin_pictures import skin_picture
 from sensorium.sensors.touch.skin_sensor import SkinSensor
 from sensorium.sensors.touch.tactile_realism import TactileRealism
 
@@ -75,6 +79,7 @@ class ElastomerDisplacementSensor(SkinSensor[torch.Tensor], options=ElastomerDis
 
     kind = "elastomer"
     vector_fields = ("value",)
+    units = {"value": "m"}
 
     def _local(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         (rows, columns), (width, height) = self.options.grid, self.options.size
@@ -82,6 +87,12 @@ class ElastomerDisplacementSensor(SkinSensor[torch.Tensor], options=ElastomerDis
         y = ((np.arange(rows) + 0.5) / rows - 0.5) * height
         positions = np.stack([*np.meshgrid(x, y), np.zeros((rows, columns))], axis=-1).reshape(-1, 3)
         return positions, np.broadcast_to((0.0, 0.0, 1.0), positions.shape), np.zeros(len(positions))
+
+    def _plotted_pictures(
+        self, measured: Mapping[str, np.ndarray], truth: Mapping[str, np.ndarray]
+    ) -> Sequence[Picture]:
+        positions = self._local()[0]
+        return [skin_picture("displacement", "mm", positions, 1e3 * measured["value"], 1e3 * truth["value"])]
 
     def _rigid_depth(self) -> float:
         return self.options.thickness

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import mujoco
 import numpy as np
@@ -11,7 +11,9 @@ import numpy.typing as npt
 from sensorium.errors import OptionError
 from sensorium.sensors.base import DataT, SimpleSensor
 from sensorium.sensors.options import Mounted
+from sensorium.sensors.pictures import MIN_PICTURE, Picture
 from sensorium.sensors.touch.probe_layout import Probes, tracked_geoms
+from sensorium.sensors.touch.skin_pictures import skin_picture
 from sensorium.worlds import Names, Painter
 from sensorium.worlds.compose import pose
 
@@ -75,6 +77,25 @@ class ProbeSensor(SimpleSensor[DataT]):
             self._rigid_depth(),
             tracked,
         )
+
+    def _plotted_names(self, field: str) -> Sequence[str]:
+        count = len(self._local()[0])
+        return [f"probe {i}" for i in range(count)] if field != "points" else ()
+
+    def _plotted_pictures(
+        self, measured: Mapping[str, np.ndarray], truth: Mapping[str, np.ndarray]
+    ) -> Sequence[Picture]:
+        """Return the readings of many probes at their places; few probes are better shown as lines."""
+        positions = self._local()[0]
+        if len(positions) < MIN_PICTURE:
+            return ()
+        return [
+            skin_picture(
+                "reading" if name == "value" else name, self._plotted_unit(name), positions, values, truth[name]
+            )
+            for name, values in measured.items()
+            if name != "points"
+        ]
 
     def _draw(self, painter: Painter, env: int) -> None:
         """Draw the probes as balls of their reach, and their normals."""

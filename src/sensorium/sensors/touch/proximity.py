@@ -51,6 +51,7 @@ class ProximitySensor(ProbeSensor[ProximityData], options=Proximity):
     """Proximity probes. See :class:`Proximity`."""
 
     Data = ProximityData
+    units = {"distances": "m", "points": "m"}
 
     def _local(self) -> tuple[np.ndarray, None, np.ndarray]:
         positions = np.asarray(self.options.positions)

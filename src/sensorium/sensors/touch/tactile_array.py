@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Literal, NamedTuple
 
 import mujoco
@@ -13,6 +14,7 @@ from sensorium.pipeline import SensorGroup
 from sensorium.pipeline.imperfections import Spread
 from sensorium.sensors.base import Format
 from sensorium.sensors.options import SimpleSensorOptions
+from sensorium.sensors.pictures import Picture
 from sensorium.sensors.touch.probe_sensor import (
     Point,
     Probing,
@@ -21,6 +23,7 @@ from sensorium.sensors.touch.probe_sensor import (
     per_probe,
     unit,
 )
+from sensorium.sensors.touch.skin_pictures import skin_picture
 from sensorium.sensors.touch.skin_sensor import SkinSensor
 from sensorium.sensors.touch.tactile_array_backend import (
     CpuTactileArray,
@@ -144,6 +147,7 @@ class TactileArraySensor(SkinSensor[TactileArrayData], options=TactileArray):
     kind = "tactile_array"
     vector_fields = ("force", "torque")
     Data = TactileArrayData
+    units = {"force": "N", "torque": "N·m"}
 
     def _declare(self, spec: mujoco.MjSpec, names: Names) -> None:
         super()._declare(spec, names)
@@ -172,6 +176,14 @@ class TactileArraySensor(SkinSensor[TactileArrayData], options=TactileArray):
             positions = flat.reshape(-1, 3) * options.spacing
         normals = unit(per_probe(options.normals, count, 3))
         return positions, normals, per_probe(options.radius, count, 1)[:, 0]
+
+    def _plotted_pictures(
+        self, measured: Mapping[str, np.ndarray], truth: Mapping[str, np.ndarray]
+    ) -> Sequence[Picture]:
+        positions = self._local()[0]
+        forces = skin_picture("force", "N", positions, measured["force"], truth["force"])
+        twists = (measured["torque"][:, 2], truth["torque"][:, 2])
+        return [forces, skin_picture("torque about z", "N·m", positions, *twists)]
 
     def _rigid_depth(self) -> float | None:
         return 0.0 if self.options.depth == "normal" else None
