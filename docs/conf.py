@@ -71,8 +71,3 @@ html_theme_options = {
 }
 copybutton_prompt_text = r">>> |\.\.\. |\$ "
 copybutton_prompt_is_regexp = True
-
-# toctrees with patterns may be empty; Sphinx 9.0 gives this warning no type, so suppress_warnings cannot name it
-logging.getLogger("sphinx.sphinx.directives.other").addFilter(
-    lambda record: getattr(record, "subtype", None) != "empty_glob"
-)
