@@ -1,7 +1,6 @@
 """Sphinx configuration of the documentation site. ``script/docs`` builds it."""
 
 import gc
-import logging
 import os
 import sys
 from datetime import UTC, datetime
