@@ -30,7 +30,7 @@ from sensorium.errors import OptionError, did_you_mean, shorten
 from sensorium.files import write_figure
 from sensorium.logs import Log, TopicLog
 from sensorium.ros.sources import fields_of
-from sensorium.ros.topics import POINT_CLOUD, RosField, ros_fields
+from sensorium.ros.topics import JOINT_STATE, POINT_CLOUD, RosField, ros_fields
 from sensorium.sensors.base import Sensor
 from sensorium.worlds import Scene
 
@@ -126,7 +126,7 @@ def compare(
     from sensorium.robots import make
 
     log = _one_robot(log if isinstance(log, Log) else read_any(Path(log)), env)
-    log, part = _longest_episode(log)
+    log, part = _longest_episode(_with_one_joint_order(log))
     scene = Scene(
         dt=1 / (rate or default_rate(log)), substeps=1, gravity=tuple(gravity_of(log).tolist()), disable=DISABLED
     )
@@ -195,6 +195,13 @@ def _one_robot(log: Log, env: int | None) -> Log:
     if len(names) > 1 and env is None:
         raise OptionError(f"the log holds several envs; choose one with env (--env): {', '.join(names)}")
     return log.in_namespace(names[0] if env is None else f"/env_{env}") if names else log
+
+
+def _with_one_joint_order(log: Log) -> Log:
+    """Return a log in which each topic of JointState has the same joints in all messages, in one order."""
+    for topic in log.of(JOINT_STATE):
+        log = log.without(topic.name).with_topics(*topic.split_joints())
+    return log
 
 
 def _longest_episode(log: Log) -> tuple[Log, dict[str, str]]:
