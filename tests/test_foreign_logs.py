@@ -63,6 +63,9 @@ def test_a_message_at_the_time_of_a_step_has_arrived_in_time_since_1970(tmp_path
     seen = sn.logs.resample(log, {"gyro": ("/imu", "angular_velocity")}, rate=50)
     np.testing.assert_array_equal(seen["gyro"][:, 0], np.arange(0, 400, 2))
     assert np.abs(seen["age/gyro"]).max() < 1e-6
+    for name in ("time", "age/gyro"):
+        with pytest.raises(sn.OptionError, match=f"fields: '{name}' is a name of the result itself"):
+            sn.logs.resample(log, {name: ("/imu", "angular_velocity")}, rate=50)
 
 
 @pytest.mark.parametrize("other", [["left", "right"], ["left", "right", "thumb"]])
@@ -197,3 +200,18 @@ def test_commands_are_in_the_units_of_the_joints(tmp_path):
         for name in ("effort", "position", "velocity")
     }
     assert found == {"effort": (["a"], [5.0]), "position": (["b"], [0.05]), "velocity": (["c", "d"], [0.05, 0.1])}
+
+
+@pytest.mark.parametrize(("is_held", "failed"), [(False, ["joints.unit"]), (True, [])])
+def test_a_joint_that_is_held_is_not_blamed_for_degrees(is_held, failed):
+    """Both move by some hundredths of their commands: because of the unit, or because soft stops hold them."""
+    rng = np.random.default_rng(0)
+    time = 0.01 * np.arange(600)
+    asked = np.stack([0.5 * np.sin(2 * time), 0.5 * np.sin(3 * time)], axis=1)
+    own = np.clip(asked, -0.01, 0.01) + 0.015 * asked if is_held else np.radians(asked)
+    names = {f"name.{i}": np.full(600, name) for i, name in enumerate("ab")}
+    topics = {
+        name: sn.logs.TopicLog(name, JOINT_STATE, time, time, {"position": values}, names)
+        for name, values in (("/joints", own + rng.normal(0, 1e-4, own.shape)), ("/command/position", asked))
+    }
+    assert examine(sn.logs.Log(topics)).failed == failed

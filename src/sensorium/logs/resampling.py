@@ -68,6 +68,9 @@ def resample(
     """
     if not 0 < rate <= 1e6:
         raise OptionError(f"rate must lie in (0, 1e6] Hz, got {rate!r}")
+    taken = [name for name in fields if name == "time" or name.startswith("age/")]
+    if taken:
+        raise OptionError(f"fields: {taken[0]!r} is a name of the result itself; choose another one")
     used = {topic: _of_one_joint_set(log[topic]) for topic, _ in fields.values()}
     empty = [name for name, topic in used.items() if not len(topic)]
     if empty:
