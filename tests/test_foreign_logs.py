@@ -8,7 +8,7 @@ from mcap.writer import Writer
 from mcap_ros2.writer import Writer as RosWriter
 
 import sensorium as sn
-from sensorium.doctor import examine
+from sensorium.doctor import compare, examine
 from sensorium.doctor.links import Links
 from sensorium.doctor.transforms import LinkMotions
 from sensorium.fit import as_log
@@ -215,3 +215,37 @@ def test_a_joint_that_is_held_is_not_blamed_for_degrees(is_held, failed):
         for name, values in (("/joints", own + rng.normal(0, 1e-4, own.shape)), ("/command/position", asked))
     }
     assert examine(sn.logs.Log(topics)).failed == failed
+
+
+URDF = """<robot name="swing"><link name="base"/>
+<link name="arm"><inertial><mass value="1"/><inertia ixx="1" iyy="1" izz="1" ixy="0" ixz="0" iyz="0"/></inertial>
+<visual><geometry><box size="0.1 0.1 0.1"/></geometry></visual></link>
+<joint name="swing" type="revolute"><parent link="base"/><child link="arm"/><axis xyz="0 1 0"/>
+<limit lower="-2" upper="2" effort="9" velocity="9"/></joint></robot>"""
+RIG = "sensors: [{name: imu, type: IMU, mount: {link: arm}, options: {acc_noise: 0.02, gyro_noise: 0.002, rate: 200}}]"
+
+
+@pytest.mark.slow
+def test_a_urdf_follows_a_log_in_time_since_1970(tmp_path):
+    """The motion is a closed form. A clock whose step is rounded would drift by 1.2 ms."""
+    (tmp_path / "swing.urdf").write_text(URDF)
+    (tmp_path / "rig.yaml").write_text(RIG)
+    rng = np.random.default_rng(0)
+    rows = []
+    for k in range(600):
+        time = 0.005 * k
+        angle, speed = 0.6 * np.sin(5 * time), 3.0 * np.cos(5 * time)
+        rows.append(joints(["swing"], [angle], EPOCH + time))
+        rows.append(joints(["wheel", "other"], [0.0, 0.0], EPOCH + time + 1e-4))
+        gyro, acc = np.array([0.0, speed, 0.0]), 9.81 * np.array([-np.sin(angle), 0.0, np.cos(angle)])
+        values = (("angular_velocity", gyro + rng.normal(0, 0.002, 3)), ("linear_acceleration", acc))
+        message = {name: dict(zip("xyz", own.tolist(), strict=True)) for name, own in values}
+        for axis, error in zip("xyz", rng.normal(0, 0.02, 3).tolist(), strict=True):
+            message["linear_acceleration"][axis] += error
+        rows.append(("/imu", IMU, {"header": header(EPOCH + time), **message}, EPOCH + time))
+    log = write(tmp_path / "a.mcap", rows)
+    found = compare(log, tmp_path / "swing.urdf", tmp_path / "rig.yaml", rate=4000)
+    lags = {signal.name: signal.motion.lag for signal in found.signals}
+    assert abs(lags["robot_imu.ang_vel"]) < 2e-4
+    assert abs(lags["robot_imu.lin_acc"]) < 5e-4
+    assert found.holds, str(found)
