@@ -37,7 +37,7 @@ def test_a_log_becomes_a_dataset_with_the_values_of_a_reader(log, tmp_path):
     episode = data[0]
     assert episode.length == len(expected["time"]) - 1
     np.testing.assert_array_equal(episode["obs/extra/gyro"], expected["gyro"].astype(np.float32))
-    np.testing.assert_allclose(episode["actions/action"], expected["acc"][:-1])
+    np.testing.assert_allclose(episode["actions/action"], expected["acc"][1:])
     assert episode["truncated"].tolist() == [False] * (episode.length - 1) + [True]
     images = np.stack(list(episode.video("front")))
     raw = expected["front"].reshape(images.shape)

@@ -332,7 +332,8 @@ def test_readings_that_are_not_finite_count_as_lost(value):
     policy.feed("/imu", imu(value, 1.0), 1.0)
     policy.feed("/joints", joints(0.0, 0.0, 1.0), 1.0)
     with pytest.raises(
-        StaleInputError, match=r"'imu.lin_acc' .*no message has arrived \(1 message with NaN or infinity not counted\)"
+        StaleInputError,
+        match=r"'imu.lin_acc' .*no message has arrived \(1 message with NaN, infinity or .* not counted\)",
     ):
         policy.act(1.0)
     policy.feed("/imu", imu(2.0, 1.01), 1.01)
@@ -340,7 +341,9 @@ def test_readings_that_are_not_finite_count_as_lost(value):
     assert policy.observe(1.02)[0] == 2.0
     policy.feed("/imu", imu(value, 1.06), 1.06)
     policy.feed("/joints", joints(0.0, 0.0, 1.06), 1.06)
-    with pytest.raises(StaleInputError, match=r"0.050 s old.* \(2 messages with NaN or infinity not counted\);"):
+    with pytest.raises(
+        StaleInputError, match=r"0.050 s old.* \(2 messages with NaN, infinity or no unit quaternion not counted\);"
+    ):
         policy.act(1.06)
 
 
@@ -481,3 +484,40 @@ def test_loading_without_onnxruntime_names_the_extra(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
     with pytest.raises(sn.OptionError, match=r"sensorium\[deploy\]"):
         Policy.load(tmp_path / "policy.onnx")
+
+
+@pytest.mark.parametrize("conversion", ["quaternion", "yaw"])
+def test_an_orientation_that_is_none_counts_as_lost(conversion):
+    """Drivers send zeros before they have an orientation, which would be a yaw of 0."""
+    shape = (4,) if conversion == "quaternion" else (1,)
+    kind = {"message": "geometry_msgs/msg/PoseStamped", "field": "pose.orientation", "conversion": conversion}
+    policy = make(term(name="pose", topic="/pose", shape=shape, **kind))
+
+    def feed(time, **parts):
+        policy.feed("/pose", {"header": stamp(time), "pose": {"orientation": parts}}, time)
+
+    feed(1.0, x=0.0, y=0.0, z=0.0, w=0.0)
+    assert not policy.is_ready
+    with pytest.raises(StaleInputError, match="1 message with NaN, infinity or no unit quaternion not counted"):
+        policy.act(1.0)
+    feed(1.0, x=0.0, y=0.0, z=0.6, w=0.8)
+    expected = [0.8, 0.0, 0.0, 0.6] if conversion == "quaternion" else [2 * np.arctan2(0.6, 0.8)]
+    np.testing.assert_allclose(policy.observe(1.0), expected, rtol=1e-6)
+
+
+def test_a_log_of_two_publishers_of_joints_begins_when_its_own_joints_arrived():
+    policy = make(term(**JOINTS))
+    others = {"header": stamp(0.0), "name": ["gripper"], "position": [1.0]}
+    own = [
+        ("/joints", {"header": stamp(t), "name": ["left", "right"], "position": [t, t]}, t) for t in (0.1, 0.11, 0.12)
+    ]
+    run = run_log(policy, [("/joints", others, 0.0), *own])
+    assert run.refused == []
+    np.testing.assert_allclose(run.times, [0.1, 0.12])
+
+
+def test_topics_of_different_messages_are_not_mapped_to_one():
+    with pytest.raises(OptionError, match="'/x' stands for topics of different messages, sensor_msgs/msg/Imu and"):
+        make(topics={"/imu": "/x", "/joints": "/x"})
+    with pytest.raises(OptionError, match="arrival must be a finite time in s, got None"):
+        make(term()).feed("/imu", {}, None)

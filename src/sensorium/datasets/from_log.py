@@ -41,8 +41,9 @@ def from_log(
 ) -> Dataset:
     """Write a log as a dataset of one episode, in the format of generated datasets.
 
-    Values are those that a reader would have had at each step; see :func:`sensorium.logs.resample`. Rewards are 0, and
-    the episode ends truncated: a log has neither rewards nor success.
+    Values are those that a reader would have had at each step; see :func:`sensorium.logs.resample`. The action of a
+    step is the newest command at its end: a controller sends it after it read the observation at the beginning. Rewards
+    are 0, and the episode ends truncated: a log has neither rewards nor success.
 
     Args:
         log: the log.
@@ -105,7 +106,7 @@ def from_log(
         for k in range(1, len(time)):
             now.update({uuid: own[k : k + 1] for uuid, own in rows.items()})
             last = k == len(time) - 1
-            writer.add(suite.read(), commands[k - 1 : k], np.zeros(1), flag, done if last else flag, flag, done)
+            writer.add(suite.read(), commands[k : k + 1], np.zeros(1), flag, done if last else flag, flag, done)
         writer.close([folder])
     except BaseException:
         if writer is not None:

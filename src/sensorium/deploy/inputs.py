@@ -88,6 +88,11 @@ class SensorInput:
             for each in (self._arrivals, self._captures, self._values):
                 del each[:_N_UNUSED]
 
+    @property
+    def has_sample(self) -> bool:
+        """Whether a sample has arrived."""
+        return bool(self._arrivals)
+
     def age(self, now: float) -> float | None:
         """Return the time since the capture of the newest sample that has arrived, s, or None if there is none."""
         index = self._newest(now)
@@ -144,7 +149,7 @@ class SensorInput:
 
     def _lost(self) -> str:
         n = self._n_not_finite
-        return f" ({n} message{'s' * (n > 1)} with NaN or infinity not counted)" if n else ""
+        return f" ({n} message{'s' * (n > 1)} with NaN, infinity or no unit quaternion not counted)" if n else ""
 
     def _describe(self) -> str:
         return f"the term {self.term.name!r} of the topic {self.topic!r}"

@@ -7,7 +7,7 @@ path with dots in it. ``conversion`` of the term says how the field becomes valu
 conversion     values
 ============== ========================================================================================================
 ``values``     a number, an array, or an object with x, y and z
-``quaternion`` an object with x, y, z and w, as (w, x, y, z)
+``quaternion`` an object with x, y, z and w, as (w, x, y, z); NaN unless its norm is 1 within 0.1
 ``yaw``        the same, as the angle about z in rad
 ``joints``     entries of an array, by the names in the field ``name`` of the message
 ``time``       an object with sec and nanosec, in s
@@ -48,6 +48,8 @@ _ENCODINGS = {
 }
 """Encoding of an Image -> type and number of its channels."""
 _MILLIMETRES = 1e-3
+_NORM_ERROR = 0.1
+"""Largest difference of the norm of a quaternion to 1."""
 _POINT_NAMES = {
     "points": ["x", "y", "z"],
     "normals": ["normal_x", "normal_y", "normal_z"],
@@ -112,8 +114,9 @@ def _numbers(value: object) -> object:
 
 
 def _wxyz(value: object) -> list[float]:
+    """Return a quaternion; NaN for one that is no orientation, such as the zeros of a driver that has none yet."""
     x, y, z, w = (cast("float", get(value, axis)) for axis in "xyzw")
-    return [w, x, y, z]
+    return [w, x, y, z] if abs(math.hypot(x, y, z, w) - 1.0) <= _NORM_ERROR else [math.nan] * 4
 
 
 def _yaw(value: object) -> float:

@@ -67,7 +67,12 @@ class Policy:
         if stamps not in ("header", "arrival"):
             raise OptionError(f"stamps must be 'header' or 'arrival', got {stamps!r}")
         self.contract, self.rate = contract, contract.rate
-        self.topics = {names.get(topic, topic): message for topic, message in contract.topics.items()}
+        self.topics: dict[str, str] = {}
+        for topic, message in contract.topics.items():
+            own = names.get(topic, topic)
+            known = self.topics.setdefault(own, message)
+            if known != message:
+                raise OptionError(f"topics: {own!r} stands for topics of different messages, {known} and {message}")
         self._session, self._stamps, self._period = session, stamps, 1.0 / contract.rate
         limits = _limits(contract, stale_after)
         self._sensors: dict[str, SensorInput] = {}
@@ -117,7 +122,7 @@ class Policy:
         Raises:
             DatasetError: the file is damaged, was changed, or is of another version.
             NameNotFoundError: ``topics`` or ``stale_after`` names something that the policy does not have.
-            OptionError: onnxruntime is not installed.
+            OptionError: onnxruntime is not installed, or ``topics`` maps topics of different messages to one.
         """
         contract = read_contract(path)
         try:
@@ -138,8 +143,9 @@ class Policy:
     def feed(self, topic: str, message: Message, arrival: float) -> None:
         """Take a message.
 
-        A reading with NaN or infinity counts as lost: :meth:`act` refuses once the last finite one is stale. A
-        JointState of other joints alone, from another publisher, is ignored.
+        A reading with NaN or infinity, or an orientation that is no unit quaternion, counts as lost: :meth:`act`
+        refuses once the last valid one is stale. A JointState of other joints alone, from another publisher, is
+        ignored.
 
         Args:
             topic: one of :attr:`topics`.
@@ -154,7 +160,7 @@ class Policy:
         if inputs is None:
             hint = did_you_mean(topic, self.topics) or f"; it has {shorten(self.topics)}"
             raise NameNotFoundError(f"the policy has no topic {topic!r}{hint}")
-        if not math.isfinite(arrival):
+        if not isinstance(arrival, int | float | np.number) or not math.isfinite(arrival):
             raise OptionError(f"arrival must be a finite time in s, got {arrival!r} for a message of {topic!r}")
         try:
             stamp = capture_time(message) if self._stamps == "header" else None
@@ -177,8 +183,8 @@ class Policy:
 
     @property
     def is_ready(self) -> bool:
-        """Whether each topic has had a message."""
-        return all(each.count for each in self._sensors.values())
+        """Whether each term of a sensor has had a sample; messages of other joints and invalid ones do not count."""
+        return all(each.has_sample for each in self._sensors.values())
 
     # -- decisions ----------------------------------------------------------------------------------------------------
 

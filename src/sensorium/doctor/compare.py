@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -22,17 +22,21 @@ from sensorium.doctor.compare_signals import (
     truth_of,
 )
 from sensorium.doctor.drive import DISABLED, DrivenMotion, drive
-from sensorium.doctor.links import TF_STATIC
+from sensorium.doctor.links import TF_STATIC, Links
 from sensorium.doctor.signals import gravity_of, is_measured, resets_of
 from sensorium.doctor.surroundings import find_surroundings
 from sensorium.doctor.tables import read_any
+from sensorium.doctor.transforms import LinkMotions
 from sensorium.errors import OptionError, did_you_mean, shorten
 from sensorium.files import write_figure
 from sensorium.logs import Log, TopicLog
 from sensorium.ros.sources import fields_of
-from sensorium.ros.topics import POINT_CLOUD, RosField, ros_fields
+from sensorium.ros.topics import JOINT_STATE, ODOMETRY, POINT_CLOUD, RosField, ros_fields
 from sensorium.sensors.base import Sensor
 from sensorium.worlds import Scene
+
+if TYPE_CHECKING:
+    from sensorium.robots import Robot
 
 _KNOWN = ("linear_acceleration", "angular_velocity", "magnetic_field", "position", "velocity", "vector", "range")
 _WHEELS = ("twist.twist.linear.x", "twist.twist.angular.z")
@@ -104,7 +108,8 @@ def compare(
 
     Args:
         log: the log, or its path.
-        robot: a robot of the catalogue, or an MJCF or URDF file, whose joints have the names of the log.
+        robot: a robot of the catalogue, or an MJCF or URDF file, whose joints have the names of the log. The base of a
+            file without a free joint floats if the log has its pose in ``/tf`` or an Odometry.
         rig: YAML file of its sensors. Default: those of the robot.
         topics: uuid of a sensor -> topic of the log. Default: the topic of that name, or the only one with such
             messages.
@@ -123,10 +128,10 @@ def compare(
         >>> print(found)
         >>> found.plot("out/compare")
     """
-    from sensorium.robots import make
+    from sensorium.robots.catalogue import make_for_scene
 
     log = _one_robot(log if isinstance(log, Log) else read_any(Path(log)), env)
-    log, part = _longest_episode(log)
+    log, part = _longest_episode(_with_one_joint_order(log))
     scene = Scene(
         dt=1 / (rate or default_rate(log)), substeps=1, gravity=tuple(gravity_of(log).tolist()), disable=DISABLED
     )
@@ -136,14 +141,16 @@ def compare(
     if model is not None:
         scene.add_terrain(model, name="surroundings")
     placed: dict[str, Any] = {} if around is None or around.pos is None else {"pos": around.pos, "quat": around.quat}
-    scene.add_robot(make(str(robot), **options), name="robot", **placed)
+    made = make_for_scene(str(robot), **options)  # also without actuators, such as a URDF file
+    scene.add_robot(made, name="robot", free=_is_to_float(log, made), **placed)
     scene.build(n_envs=1, seed=seed)
     try:
         if not scene.sensors:
             raise OptionError(f"the robot {str(robot)!r} has no sensors; give those to compare by rig (--rig)")
         _check_names(topics or {}, scene, log)
         motion = DrivenMotion(log, scene, "robot")
-        times = np.arange(motion.start, motion.stop, scene.dt)
+        # np.arange(start, ...) would round its step: by 10 ms in 20 s at times since 1970 and 4000 Hz
+        times = motion.start + scene.dt * np.arange(int(np.ceil((motion.stop - motion.start) / scene.dt)))
         pairs, missing = _pair(scene, log, topics or {}, motion, model is not None)
         if not pairs:
             raise OptionError(
@@ -178,6 +185,18 @@ def compare(
     return LogComparison(signals, part | missing)
 
 
+def _is_to_float(log: Log, robot: Robot) -> bool:
+    """Return whether a robot needs a free joint: a URDF file has none, and the log shows that its base moves."""
+    base = robot.options.base
+    if base is None or robot._load_model().body(base).joints:
+        return False
+    if LinkMotions(log).in_world(base) is not None:
+        return True
+    links = Links(log)
+    mounts = [links.of_pose(each) for each in log.of(ODOMETRY) if is_measured(each.name) and len(each) > 3]
+    return any(mount is not None and mount.link.split("/")[-1] in ("", base) for mount in mounts)
+
+
 def default_rate(log: Log) -> float:
     """Return the steps per second of the simulation of a log, Hz, since some sensors count per step; otherwise 1000."""
     try:
@@ -195,6 +214,13 @@ def _one_robot(log: Log, env: int | None) -> Log:
     if len(names) > 1 and env is None:
         raise OptionError(f"the log holds several envs; choose one with env (--env): {', '.join(names)}")
     return log.in_namespace(names[0] if env is None else f"/env_{env}") if names else log
+
+
+def _with_one_joint_order(log: Log) -> Log:
+    """Return a log in which each topic of JointState has the same joints in all messages, in one order."""
+    for topic in log.of(JOINT_STATE):
+        log = log.without(topic.name).with_topics(*topic.split_joints())
+    return log
 
 
 def _longest_episode(log: Log) -> tuple[Log, dict[str, str]]:

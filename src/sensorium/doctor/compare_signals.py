@@ -37,6 +37,8 @@ _PLACE = (
     "track",
 )
 """Options that say what an ideal sensor reads."""
+_STEPS = 1.25
+"""Lag in steps of the simulation that counts as none: accelerations are those of the beginning of a step."""
 
 
 @dataclass(frozen=True)
@@ -151,7 +153,7 @@ def compare_signal(
     step = 0.0 if truth is not None else float(np.median(np.diff(times)))  # the simulation knows times to a step
     moves = float(np.sqrt(((true - true.mean(axis=0)) ** 2).mean())) > error
     verdicts = [
-        replace(each, holds=each.holds or abs(found.lag) <= step) if each.subject == "lag" else each
+        replace(each, holds=each.holds or abs(found.lag) <= _STEPS * step) if each.subject == "lag" else each
         for each in motion_verdicts(name, field.unit, found)
         if moves or each.subject != "lag"
     ]

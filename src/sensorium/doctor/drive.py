@@ -214,7 +214,7 @@ def drive(scene: Scene, motion: DrivenMotion, times: np.ndarray) -> Iterator[int
     """
     model: mujoco.MjModel = scene.world.model
     q, v = motion.states(times)
-    acceleration = np.gradient(v, times, axis=0)
+    acceleration = np.gradient(v, scene.dt, axis=0)
     data = mujoco.MjData(model)
     qpos, qvel, force = (scene.world.bind(name) for name in ("qpos", "qvel", "qfrc_applied"))
     for k in range(len(times)):

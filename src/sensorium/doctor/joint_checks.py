@@ -10,6 +10,8 @@ from sensorium.doctor.motion_checks import DEGREES
 from sensorium.doctor.signals import Signals, TimeSeries, at, spans
 from sensorium.doctor.value_checks import trained_range, white_noise
 
+_UNEXPLAINED = 0.5
+"""Fraction of the motion of a joint that its command may leave unexplained in another unit."""
 _MOVES = 0.01
 """Standard deviation of a joint, rad, from which its motion is compared."""
 _OUTSIDE = 0.2
@@ -144,11 +146,14 @@ def _check_against_commands(
     slopes = np.array([np.polyfit(asked[:, i], own[:, i], 1)[0] for i in np.flatnonzero(clear)])
     judged = [names[i] for i in np.flatnonzero(clear)]
     text = f"positions change by {float(np.median(slopes)):.3g} per unit of command"
-    for low, what, fix in (
-        (0.3 * DEGREES, "they are in degrees", f"multiply by {1 / DEGREES:.6g}"),
-        (0.3 / DEGREES, "commands are in degrees", "send commands in rad"),
+    chosen = np.flatnonzero(clear)
+    for factor, what, fix in (
+        (DEGREES, "they are in degrees", f"multiply by {1 / DEGREES:.6g}"),
+        (1 / DEGREES, "commands are in degrees", "send commands in rad"),
     ):
-        odd = (slopes > low) & (slopes < 10 * low)
+        # a joint that a stop or a load holds moves less than its command, too, but not by this factor
+        rest = (own - factor * asked)[:, chosen].std(axis=0) / own[:, chosen].std(axis=0)
+        odd = (slopes > 0.3 * factor) & (slopes < 3 * factor) & (rest < _UNEXPLAINED)
         if odd.any():
             which = "" if odd.all() else f"{', '.join(np.array(judged)[odd])}: "
             text = f"{which}positions change by {float(np.median(slopes[odd])):.3g} per unit of command"

@@ -88,7 +88,8 @@ def find_signals(log: Log, contract: Contract | None) -> Signals:
     wanted = set() if contract is None else set(contract.topics)
 
     def topics(*messages: str) -> list[TopicLog]:
-        own = [each for each in log.of(*messages) if is_measured(each.name) and len(each) > 3]
+        own = [part for each in log.of(*messages) for part in each.split_joints()]
+        own = [each for each in own if is_measured(each.name) and len(each) > 3]
         return sorted(own, key=lambda each: each.name not in wanted)
 
     commands = [

@@ -47,10 +47,11 @@ class LinkMotions:
             if not path.endswith(".child_frame_id"):
                 continue
             at = path.removesuffix(".child_frame_id")
-            parents = tf.texts[f"{at}.header.frame_id"]
-            time = np.asarray(tf[f"{at}.header.stamp.sec"], np.float64)
-            time = time + 1e-9 * np.asarray(tf[f"{at}.header.stamp.nanosec"], np.float64)
-            pos, quat = (np.asarray(tf[f"{at}.transform.{each}"]) for each in ("translation", "rotation"))
+            part = tf.take(np.array([child is not None for child in children]))  # messages have different lengths
+            parents, children = part.texts[f"{at}.header.frame_id"], part.texts[path]
+            time = np.asarray(part[f"{at}.header.stamp.sec"], np.float64)
+            time = time + 1e-9 * np.asarray(part[f"{at}.header.stamp.nanosec"], np.float64)
+            pos, quat = (np.asarray(part[f"{at}.transform.{each}"]) for each in ("translation", "rotation"))
             for parent, child in set(zip(parents.tolist(), children.tolist(), strict=True)):
                 own = (parents == parent) & (children == child)
                 rows.setdefault((child, parent), []).append((time[own], pos[own], quat[own]))

@@ -144,9 +144,13 @@ def _mcap(path: Path) -> Fields:
     from sensorium.logs import read as read_log
 
     fields: Fields = {}
-    for name, topic in read_log(path).items():
+    for topic in (part for each in read_log(path).values() for part in each.split_joints()):
+        name = topic.name.lstrip("/")
         for channel, where in _MESSAGES.get(topic.message.rsplit("/", 1)[-1].rsplit(".", 1)[-1], {}).items():
-            if where in topic and np.asarray(topic[where]).size:
-                fields[f"{name}/{channel}".lstrip("/")] = np.asarray(topic[where], np.float64)
-                fields[f"{name}/time".lstrip("/")] = topic.capture
+            values = topic[where] if where in topic else np.zeros(0)
+            if not isinstance(values, np.ndarray):
+                raise DatasetError(f"{path}, topic {topic.name}: the number of values of {where} changes")
+            if values.size:
+                fields[f"{name}/{channel}"] = values.astype(np.float64)
+                fields[f"{name}/time"] = topic.capture
     return fields

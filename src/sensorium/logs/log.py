@@ -10,6 +10,7 @@ import numpy as np
 
 from sensorium._arguments import checked
 from sensorium.errors import DatasetError, OptionError, did_you_mean, shorten
+from sensorium.logs.message_arrays import column, text_column
 
 _AXES = ("x", "y", "z")
 _NAMESPACE = re.compile(r"(/env_\d+)/")
@@ -27,8 +28,9 @@ class TopicLog:
         capture: time at which each message was captured: the stamp in its header, s, (n,) float64. Messages without a
             header have the time of their publication.
         arrival: time at which each message was logged, s, (n,) float64.
-        fields: path -> array; numbers only.
-        texts: path -> strings, (n,).
+        fields: path -> array; numbers only. Values whose length differs between messages are a list of arrays, and
+            elements that some messages lack ("transforms.1...") are None in it.
+        texts: path -> strings, (n,); None for messages that lack them.
     """
 
     @checked
@@ -58,7 +60,7 @@ class TopicLog:
             return self.texts[path]
         if f"{path}.x" in self.fields:
             axes = ("w", *_AXES) if f"{path}.w" in self.fields else _AXES
-            return np.stack([np.asarray(self.fields[f"{path}.{axis}"]) for axis in axes], axis=1)
+            return np.stack([_filled(self.fields[f"{path}.{axis}"]) for axis in axes], axis=1)
         known = [*self.fields, *self.texts]
         hint = did_you_mean(path, known) or f"; it has {shorten(known)}"
         raise OptionError(f"{self.name} ({self.message}) has no field {path!r}{hint}")
@@ -66,8 +68,59 @@ class TopicLog:
     @property
     def names(self) -> list[str]:
         """Names of the joints of JointState messages, in the order of the first message; [] for other messages."""
-        keys = sorted((key for key in self.texts if key.startswith("name.")), key=lambda key: int(key.split(".")[1]))
-        return [str(self.texts[key][0]) for key in keys]
+        return list(self._names_at(0)) if len(self) else []
+
+    def _names_at(self, row: int) -> tuple[str, ...]:
+        """Return the names of the joints of one message."""
+        names = [self.texts[key][row] for key in self._name_keys]
+        return tuple(str(name) for name in names if name is not None)
+
+    @property
+    def _name_keys(self) -> list[str]:
+        keys = (key for key in self.texts if key.startswith("name."))
+        return sorted(keys, key=lambda key: int(key.split(".")[1]))
+
+    def split_joints(self) -> list[TopicLog]:
+        """Return JointState messages by the joints that they have, each with its joints in one order.
+
+        Several nodes may publish different joints on one topic, and a node may change the order. Columns of
+        ``position`` then have no meaning by themselves. With one set of joints the result is one topic of the same
+        name, with the order of the first message; otherwise the topics are named ``NAME/0``, ``NAME/1``, ... in the
+        order of their first messages. Other messages are returned unchanged.
+
+        Example:
+            >>> log = log.with_topics(*log["/joint_states"].split_joints())
+        """
+        keys = self._name_keys
+        is_fixed = all(
+            self.texts[key].dtype != object and (self.texts[key] == self.texts[key][0]).all() for key in keys
+        )
+        if not keys or is_fixed:
+            return [self]
+        by_order: dict[tuple[str, ...], list[int]] = {}
+        for row in range(len(self)):
+            by_order.setdefault(self._names_at(row), []).append(row)
+        by_joints: dict[tuple[str, ...], list[tuple[str, ...]]] = {}
+        for names in by_order:
+            by_joints.setdefault(tuple(sorted(names)), []).append(names)
+        found = []
+        for number, orders in enumerate(by_joints.values()):
+            rows = np.sort(np.concatenate([by_order[names] for names in orders]))
+            name = self.name if len(by_joints) == 1 else f"{self.name}/{number}"
+            found.append(self.take(rows)._ordered(name, orders[0]))
+        return found
+
+    def _ordered(self, name: str, names: tuple[str, ...]) -> TopicLog:
+        """Return messages of the same joints with the joints in a given order."""
+        order = np.array([[own.index(each) for each in names] for own in map(self._names_at, range(len(self)))])
+        fields: dict[str, np.ndarray | Sequence[np.ndarray]] = dict(self.fields)
+        for path in ("position", "velocity", "effort"):
+            values = fields.get(path)
+            if isinstance(values, np.ndarray) and values.shape == order.shape:
+                fields[path] = np.take_along_axis(values, order, axis=1)
+        texts = {key: values for key, values in self.texts.items() if key not in self._name_keys}
+        texts |= {f"name.{i}": np.full(len(self), each) for i, each in enumerate(names)}
+        return TopicLog(name, self.message, self.capture, self.arrival, fields, texts)
 
     @property
     def latency(self) -> np.ndarray:
@@ -86,12 +139,16 @@ class TopicLog:
         """Return one message as a dict with the fields of its type, nested as in ROS."""
         found: dict[str, Any] = {}
         for path, values in (*self.fields.items(), *self.texts.items()):
+            if values[row] is None:  # a sequence of this message is shorter than those of others
+                continue
             *parents, last = path.split(".")
             place = found
             for each in parents:
                 place = place.setdefault(each, {})
             place[last] = values[row]
         seconds, nanoseconds = divmod(round(float(self.capture[row]) * 1e9), 10**9)
+        if self._name_keys:
+            found.setdefault("name", {})
         if "header" in found:
             found["header"]["stamp"] = {"sec": seconds, "nanosec": nanoseconds}
         return cast("dict[str, Any]", _with_lists(found))
@@ -99,11 +156,17 @@ class TopicLog:
     def take(self, rows: np.ndarray | slice) -> TopicLog:
         """Return some of the messages: a slice, an index array or a mask."""
         index = np.arange(len(self))[rows]
-        fields = {
-            path: values[index] if isinstance(values, np.ndarray) else [values[i] for i in index]
-            for path, values in self.fields.items()
-        }
+        fields: dict[str, np.ndarray | Sequence[np.ndarray]] = {}
+        for path, values in self.fields.items():
+            rest = values[index] if isinstance(values, np.ndarray) else [values[i] for i in index]
+            if isinstance(rest, np.ndarray) or not rest or any(row is not None for row in rest):
+                fields[path] = rest if isinstance(rest, np.ndarray) else column(rest)
         texts = {path: values[index] for path, values in self.texts.items()}
+        texts = {
+            path: text_column(values.tolist()) if values.dtype == object else values
+            for path, values in texts.items()
+            if values.dtype != object or any(row is not None for row in values)
+        }
         return TopicLog(self.name, self.message, self.capture[index], self.arrival[index], fields, texts)
 
     def replace(
@@ -123,12 +186,17 @@ class TopicLog:
         return f"TopicLog({self.name!r}, {self.message!r}, {len(self)} messages, {self.rate:.4g} Hz)"
 
 
+def _filled(values: np.ndarray | Sequence[np.ndarray]) -> np.ndarray:
+    """Return one number per message, NaN where a message lacks it."""
+    return values if isinstance(values, np.ndarray) else np.array([np.nan if each is None else each for each in values])
+
+
 def _with_lists(value: object) -> object:
     """Return nested dicts with those whose keys are numbers as lists."""
     if not isinstance(value, dict):
         return value
     nested = {key: _with_lists(each) for key, each in value.items()}
-    return [nested[str(i)] for i in range(len(nested))] if nested and all(map(str.isdigit, nested)) else nested
+    return [nested[str(i)] for i in range(len(nested))] if all(map(str.isdigit, nested)) else nested
 
 
 class Log(Mapping[str, TopicLog]):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -10,6 +11,9 @@ import numpy as np
 
 from sensorium.errors import DatasetError
 from sensorium.ros.cdr import decode, parse
+
+_MAX_VALUES = 20_000_000
+"""Fields times messages, from which on elements of sequences that not all messages have are not read."""
 
 
 class RawMessages(NamedTuple):
@@ -37,23 +41,36 @@ def from_cdr(raw: RawMessages) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         fields = {leaf.path: columns(leaf.path) for leaf in layout.leaves if leaf.dtype}
         return fields, {leaf.path: columns(leaf.path) for leaf in layout.leaves if not leaf.dtype}
     values: dict[str, list[Any]] = {}
-    texts: dict[str, np.ndarray] = {}
-    shared = set.intersection(*({leaf.path for leaf in layout.leaves} for _, layout, _ in groups))
+    kinds = {leaf.path: not leaf.dtype for _, layout, _ in groups for leaf in layout.leaves}  # whether it is text
+    if len(kinds) * n > _MAX_VALUES:
+        shared = set.intersection(*({leaf.path for leaf in layout.leaves} for _, layout, _ in groups))
+        text = f"{raw.message} has sequences of many lengths: {len(kinds) - len(shared)} of its {len(kinds)} fields, "
+        warnings.warn(text + "elements that some messages lack, are not read", stacklevel=2)
+        kinds = {path: kinds[path] for path in shared}
     for numbers, layout, columns in groups:
         for leaf in layout.leaves:
-            if leaf.path in shared:
-                rows = columns(leaf.path)
-                own = values.setdefault(leaf.path, [None] * n)
-                for i, row in zip(numbers.tolist(), rows, strict=True):
-                    own[i] = row
-    fields = {}
-    for path, own in values.items():
-        if isinstance(own[0], str):
-            texts[path] = np.array(own)
-        else:
-            same = len({np.shape(row) for row in own}) == 1
-            fields[path] = np.array(own) if same else own  # lengths differ, e.g. compressed images
-    return fields, texts
+            if leaf.path not in kinds:
+                continue
+            rows = columns(leaf.path)
+            own = values.setdefault(leaf.path, [None] * n)
+            for i, row in zip(numbers.tolist(), rows, strict=True):
+                own[i] = row
+    fields = {path: column(own) for path, own in values.items() if not kinds[path]}
+    return fields, {path: text_column(own) for path, own in values.items() if kinds[path]}
+
+
+def column(rows: list[Any]) -> np.ndarray | list[Any]:
+    """Return values of n messages as an array; as a list if their lengths differ, or if some messages lack them.
+
+    Missing values are None: elements of sequences that are shorter in other messages, e.g. "transforms.1...".
+    """
+    same = all(row is not None for row in rows) and len({np.shape(row) for row in rows}) == 1
+    return np.array(rows) if same else rows
+
+
+def text_column(rows: list[Any]) -> np.ndarray:
+    """Return texts of n messages as an array, (n,); of objects if some messages lack them, which have None."""
+    return np.array(rows, object if any(row is None for row in rows) else None)
 
 
 def parse_json(raw: RawMessages, lost: dict[int, str] | None = None) -> list[dict[str, Any]]:
@@ -78,15 +95,15 @@ def from_json(raw: RawMessages) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """Return path -> numbers and path -> texts of JSON messages: those that all messages have."""
     rows = parse_json(raw)
     shared = [path for path in rows[0] if all(path in row for row in rows)]
+    listed = {path for row in rows for path in row if isinstance(row[path], str) and path.rpartition(".")[2].isdigit()}
     fields: dict[str, Any] = {}
     texts: dict[str, np.ndarray] = {}
-    for path in shared:
-        own = [row[path] for row in rows]
-        if isinstance(own[0], str):
-            texts[path] = np.array(own)
+    for path in dict.fromkeys([*shared, *sorted(listed)]):  # lists of names may be shorter in some messages
+        own = [row.get(path) for row in rows]
+        if path in listed or isinstance(own[0], str):
+            texts[path] = text_column(own)
         else:
-            same = len({np.shape(value) for value in own}) == 1
-            fields[path] = np.array(own) if same else [np.array(value) for value in own]
+            fields[path] = column([np.array(value) for value in own])
     return fields, texts
 
 

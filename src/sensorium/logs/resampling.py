@@ -5,8 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from sensorium._arguments import checked
-from sensorium.errors import OptionError
+from sensorium.errors import OptionError, shorten
 from sensorium.logs.log import Log, TopicLog
+
+_SAME_TIME = 1e-6
+"""Times that differ by less are equal, s: seconds since 1970 have steps of 2.4e-7 s as float64."""
 
 
 def latest(topic: TopicLog, times: np.ndarray) -> np.ndarray:
@@ -15,7 +18,7 @@ def latest(topic: TopicLog, times: np.ndarray) -> np.ndarray:
     It is the one with the newest capture among those that have arrived, as ``sensor.read()`` returns it.
     """
     order = np.argsort(topic.arrival, kind="stable")
-    arrived = np.searchsorted(topic.arrival[order], np.asarray(times) + 1e-9, side="right")
+    arrived = np.searchsorted(topic.arrival[order], np.asarray(times) + _SAME_TIME, side="right")
     capture = topic.capture[order]
     newest = np.zeros(len(capture), np.int64)
     best = 0
@@ -23,6 +26,22 @@ def latest(topic: TopicLog, times: np.ndarray) -> np.ndarray:
         best = i if capture[i] >= capture[best] else best
         newest[i] = order[best]
     return np.where(arrived > 0, newest[np.maximum(arrived - 1, 0)], -1) if len(capture) else np.full(len(times), -1)
+
+
+def _of_one_joint_set(topic: TopicLog) -> TopicLog:
+    """Return a topic with its joints in one order.
+
+    Raises:
+        OptionError: its messages are of different joints.
+    """
+    parts = topic.split_joints()
+    if len(parts) > 1:
+        joints = "; ".join(f"{part.name} has {shorten(part.names)}" for part in parts)
+        raise OptionError(
+            f"the messages of {topic.name} have different joints, perhaps from several publishers. Split them with "
+            f"log.with_topics(*log[{topic.name!r}].split_joints()), and use one of the new topics: {joints}"
+        )
+    return parts[0]
 
 
 @checked
@@ -42,20 +61,23 @@ def resample(
         Name -> (n, ...) values, "time" -> (n,) s, and "age/NAME" -> (n,) s since the capture of each value.
 
     Raises:
-        OptionError: a topic or field is missing, or the rate is not > 0.
+        OptionError: a topic or field is missing, messages have different joints, or the rate is not > 0.
 
     Example:
         >>> sn.logs.resample(log, {"gyro": ("/imu", "angular_velocity")}, rate=50)["gyro"]  # (n, 3)
     """
     if not 0 < rate <= 1e6:
         raise OptionError(f"rate must lie in (0, 1e6] Hz, got {rate!r}")
-    used = {topic: log[topic] for topic, _ in fields.values()}
+    taken = [name for name in fields if name == "time" or name.startswith("age/")]
+    if taken:
+        raise OptionError(f"fields: {taken[0]!r} is a name of the result itself; choose another one")
+    used = {topic: _of_one_joint_set(log[topic]) for topic, _ in fields.values()}
     empty = [name for name, topic in used.items() if not len(topic)]
     if empty:
         raise OptionError(f"the topic {empty[0]!r} has no messages")
     first = max(float(topic.arrival.min()) for topic in used.values()) if start is None else start
     last = log.span[1] if stop is None else stop
-    count = int(np.floor((last - first) * rate + 1e-6)) + 1
+    count = int(np.floor((last - first + _SAME_TIME) * rate)) + 1
     if count < 1:
         raise OptionError(f"there is no time between start {first:g} and stop {last:g}")
     times = first + np.arange(count) / rate
