@@ -678,3 +678,16 @@ def test_the_base_pose_follows_every_change_of_the_state():
         pose[:] = 7.0  # the caller owns what it got
         assert not (robot.base_pose() == 7.0).any()
     assert len(set(seen)) == len(seen)
+
+
+@pytest.mark.xfail(
+    strict=True, reason="known fault: the models lack angle='radian', so the limits are 57 times too small"
+)
+@pytest.mark.parametrize("name", ["quadruped", "humanoid"])
+def test_joints_reach_what_can_be_commanded(name):
+    from sensorium.robots.catalogue import MODELS
+
+    model = mujoco.MjModel.from_xml_path(str(MODELS / f"{name}.xml"))
+    for actuator in range(model.nu):
+        joint = model.actuator_trnid[actuator, 0]
+        np.testing.assert_allclose(model.jnt_range[joint], model.actuator_ctrlrange[actuator], rtol=1e-6)

@@ -143,8 +143,8 @@ def _check_order(file: Path, topic: TopicLog) -> None:
         i = int(back[0]) + 1
         step = topic.arrival[i] - topic.arrival[i - 1]
         raise DatasetError(
-            f"{file}, topic {topic.name}: time runs backwards by {-step:.6g} s at message {i}; pass strict=False to "
-            "read it all the same"
+            f"{file}, topic {topic.name}: time runs backwards by {-step:.6g} s at message {i}; "
+            "sn.logs.read(..., strict=False) reads it all the same"
         )
 
 

@@ -63,8 +63,9 @@ def progress_lines(every: float = 10.0, file: TextIO | None = None) -> Iterator[
 
 def describe(progress: Progress) -> str:
     """Return a progress as one line: steps, speed, recent return, last evaluation and time left."""
-    part = f"{progress.steps / progress.total:.0%}"
-    line = f"{min(progress.steps, progress.total):,} of {progress.total:,} steps ({part}), {status(progress, ', ')}"
+    steps = min(progress.steps, progress.total)  # the last update may go beyond
+    part = f"{steps / progress.total:.0%}"
+    line = f"{steps:,} of {progress.total:,} steps ({part}), {status(progress, ', ')}"
     left = max(progress.total - progress.steps, 0)
     return f"{line}, {_duration(left / progress.rate)} left" if progress.rate > 0 else line
 
