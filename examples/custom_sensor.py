@@ -22,8 +22,7 @@ class Thermometer(SimpleSensorOptions, init=False):
     """Time in which the element covers 63% of a step, s."""
 
 
-Thermometers = SensorGroup[torch.Tensor]
-"""All thermometers of a scene; their backend is the body of each, (sensors,)."""
+Thermometers = SensorGroup[torch.Tensor]  # all thermometers of a scene; their backend is the body of each, (sensors,)
 
 
 class ThermometerSensor(SimpleSensor[torch.Tensor], options=Thermometer):
@@ -73,9 +72,8 @@ def main(options: Options) -> None:
         scene.step()
         trace.take()
     trace.plot(options.out)
-    print(
-        f"reads {thermometer.read()[0, 0]:.1f} °C, true {thermometer.read_ground_truth()[0, 0]:.1f} °C: {options.out}"
-    )
+    measured, true = thermometer.read()[0, 0], thermometer.read_ground_truth()[0, 0]
+    print(f"reads {measured:.1f} °C, true {true:.1f} °C: {options.out}")
 
 
 if __name__ == "__main__":

@@ -142,7 +142,7 @@ def compare(
         scene.add_terrain(model, name="surroundings")
     placed: dict[str, Any] = {} if around is None or around.pos is None else {"pos": around.pos, "quat": around.quat}
     made = make_for_scene(str(robot), **options)  # also without actuators, such as a URDF file
-    scene.add_robot(made, name="robot", free=_is_to_float(log, made), **placed)
+    scene.add_robot(made, name="robot", free=_is_to_float(log, made) or None, **placed)
     scene.build(n_envs=1, seed=seed)
     try:
         if not scene.sensors:

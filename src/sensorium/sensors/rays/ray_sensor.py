@@ -11,6 +11,9 @@ import numpy as np
 import torch
 from pydantic import AllowInfNan, Field, field_validator, model_validator
 
+from sensorium._arguments import checked_numbers
+from sensorium.errors import OptionError
+from sensorium.options import checked_integer
 from sensorium.pipeline import SensorGroup
 from sensorium.pipeline.hold import holds_output
 from sensorium.sensors.base import Format, SimpleSensor
@@ -148,13 +151,17 @@ class RaySensor(SimpleSensor[DataT]):
 
         Returns:
             (n, 3) m in the world frame, of the n rays with a return.
+
+        Raises:
+            OptionError: ``env`` is no env, or ``distances`` are not one number for each ray.
         """
-        if distances is None:
-            reading = self.read()
-            values = reading if isinstance(reading, torch.Tensor) else reading.distances  # type: ignore[attr-defined]
-            own = values[env, 0] if self.options.history_length else values[env]
-            distances = own.numpy(force=True)
-        flat = np.asarray(distances, float).reshape(-1)
+        env = checked_integer("env", env, 0, self.group.n_envs - 1)
+        reading = self.read()
+        values = reading if isinstance(reading, torch.Tensor) else reading.distances  # type: ignore[attr-defined]
+        own = values[env, 0] if self.options.history_length else values[env]
+        flat = checked_numbers("distances", own.numpy(force=True) if distances is None else distances).reshape(-1)
+        if len(flat) != own.numel():
+            raise OptionError(f"distances must be those of {own.numel()} rays, got {len(flat)}")
         hit = np.isfinite(flat) & (flat > 0) & (flat < self.options.max_range * (1 - 1e-6))
         layout = self.group.backend.layout
         ends = layout.segments(
