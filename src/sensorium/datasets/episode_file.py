@@ -35,8 +35,8 @@ _NUMBERS = itertools.count()
 _META = 1 << 16
 """Size of the metadata blocks of a file in bytes, so that metadata is written together."""
 _IN_MEMORY = 1 << 20
-"""Bytes of rows up to which a file is kept in memory, and written as a whole. HDF5 writes the metadata of an episode in
-150 small pieces, and a call of Python for each of them takes a third of the time of a file."""
+"""Bytes of rows up to which a file is kept in memory, and written as a whole. HDF5 writes an episode of "pick" in 188
+pieces, and each of them is a call of Python."""
 
 
 class _Tree:

@@ -85,7 +85,7 @@ class ActionRecord:
             acting: (B,) bool, the envs in which the robot acted. The other envs keep their last action.
         """
         values, self._rows = self._values, None
-        rows: slice | np.ndarray = slice(None) if acting.all() else acting  # a mask takes several times as long
+        rows: slice | np.ndarray = slice(None) if acting.all() else acting  # a mask takes longer
         for name, group in self._robot.groups.items():
             qpos, tcp = before[name]
             target = group.target

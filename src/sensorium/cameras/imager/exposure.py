@@ -67,8 +67,8 @@ class Exposure:
 
     Colour is the average over each row's exposure, in linear light. Other outputs are those at the end of the exposure:
     now, or with a rolling shutter for all outputs, the age of the row. Sub-frames are rendered into separate memory,
-    so the rendered images of the current state are kept. Envs in which nothing moved need no sub-frames: all of them
-    would be the rendered image.
+    so the rendered images of the current state are kept. On a CPU, envs in which nothing
+    moved have no sub-frames: all of them would be the rendered image.
 
     Args:
         shutter: shutter of the camera.
@@ -122,16 +122,16 @@ class Exposure:
         if not self._exposed:
             return self._rendered
         self._motion.check_written()
-        moved = self._motion.moved()
-        moved = moved if envs is None else moved[envs]
-        if not bool(moved.any()):
-            return self._rendered
-        # on a GPU the renderer draws all envs at once, whichever of them moved
-        if moved.device.type == "cpu" and not bool(moved.all()):
-            ids = torch.arange(len(moved)) if envs is None else envs
-            for name, image in self._exposed.items():
-                image[ids[~moved]] = self._rendered[name][ids[~moved]]
-            envs = ids[moved]
+        if self._motion.on_cpu:  # on a GPU the host would have to wait for the answer
+            moved = self._motion.moved()
+            moved = moved if envs is None else moved[envs]
+            if not bool(moved.any()):
+                return self._rendered
+            if not bool(moved.all()):
+                ids = torch.arange(len(moved)) if envs is None else envs
+                for name, image in self._exposed.items():
+                    image[ids[~moved]] = self._rendered[name][ids[~moved]]
+                envs = ids[moved]
         self._gather(0, self._rendered, envs)
         kept = self._view.caches
         self._view.caches = self._caches

@@ -26,11 +26,15 @@ class Motion:
         world: the running engine.
         dt: seconds per step.
         span: how far back it must reach, s.
+
+    Attributes:
+        on_cpu: whether the positions are in the memory of the host.
     """
 
     def __init__(self, world: World, dt: float, span: float) -> None:
         self._world, self._dt = world, dt
         self._qpos = world.bind("qpos")
+        self.on_cpu = self._qpos.device.type == "cpu"
         self._slots = math.ceil(span / dt) + 2
         self._history = self._qpos.repeat(self._slots, 1, 1)
         self._step = 0
