@@ -73,7 +73,7 @@ def test_actions_are_those_of_the_policy(walked):
         np.testing.assert_allclose(actions[step], action[0], atol=1e-5)
         observation, reward, *_ = task.step(torch.as_tensor(actions[step : step + 1]))
         assert episode["rewards"][step] == pytest.approx(float(reward[0]), abs=1e-6)
-        target = np.clip(home + 0.5 * actions[step], task._min.numpy(), task._max.numpy())
+        target = np.clip(home + np.tile([0.24, 0.24, 0.36], 4) * actions[step], task._min.numpy(), task._max.numpy())
         stored = episode.text("actions/joint_pos")[step + 1]["body"]
         np.testing.assert_allclose(stored, target, atol=1e-6)
     task.close()

@@ -365,7 +365,7 @@ def test_contract_of_walk(walk):
     (action,) = contract.actions
     assert (action.kind, action.unit, len(action.names)) == ("joint_position", "rad", 12)
     assert action.names == terms["joints.positions"].names
-    assert set(action.scale) == {0.5}
+    assert action.scale == pytest.approx((0.24, 0.24, 0.36) * 4)  # 40% of 24 and 36 N m at 40 N m/rad
     task = sn.tasks.make("walk")
     np.testing.assert_allclose(action.default_pose, task._home_q)
     task.close()

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from sensorium.training import PPOOptions, evaluate_ppo, ppo_policy, train_ppo
+from sensorium.training import PPOOptions, evaluate_ppo, image_model, ppo_policy, train_ppo
 from sensorium.training.image_model import _convolve
 
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
@@ -19,16 +19,17 @@ SMALL |= {"task_options": {"max_steps": 6}}
         pytest.param("lift", {"camera": True}, 1e-3, id="images", marks=pytest.mark.slow),
     ],
 )
-def test_updates_are_those_of_rsl_rl(task, task_options, atol, device):
+def test_updates_are_those_of_rsl_rl(task, task_options, atol, device, monkeypatch):
     """On a GPU the first update runs as it is, the second is captured, and the third replays the graph.
 
-    Images are seen in bfloat16 there: weights that differ by 1e-7 may be rounded to numbers that differ by 0.4%.
+    Images are seen in float32: with bfloat16, weights that differ by 1e-7 differ by 6e-3 after one update, since Adam
+    makes steps of equal size also where a gradient is close to 0. With float32 they differ by 6e-5.
     """
     from rsl_rl.algorithms import PPO
 
     rtol = 1e-3
-    if task_options and device == "cuda":
-        atol, rtol = 1e-2, 1e-2
+    monkeypatch.setattr(image_model, "GPU_TYPE", torch.float32)
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
     task_options = {**SMALL["task_options"], **task_options}
     options = PPOOptions(device=device, learning_rate=3e-3, **{**SMALL, "task": task, "task_options": task_options})
     env = options.make_task().as_rsl_rl()

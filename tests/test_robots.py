@@ -680,9 +680,6 @@ def test_the_base_pose_follows_every_change_of_the_state():
     assert len(set(seen)) == len(seen)
 
 
-@pytest.mark.xfail(
-    strict=True, reason="known fault: the models lack angle='radian', so the limits are 57 times too small"
-)
 @pytest.mark.parametrize("name", ["quadruped", "humanoid"])
 def test_joints_reach_what_can_be_commanded(name):
     from sensorium.robots.catalogue import MODELS
@@ -691,3 +688,19 @@ def test_joints_reach_what_can_be_commanded(name):
     for actuator in range(model.nu):
         joint = model.actuator_trnid[actuator, 0]
         np.testing.assert_allclose(model.jnt_range[joint], model.actuator_ctrlrange[actuator], rtol=1e-6)
+
+
+@pytest.mark.parametrize(("name", "sag"), [("quadruped", 0.035), ("humanoid", 0.01)])
+def test_legged_robots_stand_after_a_small_push(name, sag):
+    scene = sn.Scene(dt=0.02, substeps=4, integrator="implicitfast")
+    scene.add_terrain(sn.Plane())
+    robot = scene.add_robot(name, name="robot")
+    scene.build(n_envs=2)
+    before = robot.base_pose()[:, 2].copy()
+    velocity = scene.world.bind("qvel")
+    velocity[1, :2] = torch.tensor([0.1, 0.05])
+    scene.step(count=250)
+    pose = robot.base_pose()
+    assert (before - pose[:, 2] < sag).all()
+    upright = 1 - 2 * (pose[:, 4] ** 2 + pose[:, 5] ** 2)
+    assert (upright > 0.99).all()

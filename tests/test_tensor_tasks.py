@@ -201,7 +201,7 @@ def test_an_episode_does_not_depend_on_the_number_of_envs():
 
 
 @pytest.mark.parametrize(
-    ("robot", "n_joints", "height", "mass"), [("quadruped", 12, 0.31, 12.9), ("humanoid", 19, 0.645, 34.8)]
+    ("robot", "n_joints", "height", "mass"), [("quadruped", 12, 0.2825, 12.9), ("humanoid", 19, 0.645, 34.8)]
 )
 def test_robots_stand_without_actions(robot, n_joints, height, mass):
     task = walk(robot=robot, randomize=QUIET)
@@ -283,7 +283,7 @@ def test_randomised_fields_are_what_the_critic_sees():
     assert mass.min() >= 5.1
     assert mass.max() <= 8.1
     gain = world.expanded["actuator_gainprm"][:, :, 0].float()
-    assert torch.allclose(gain, 30 * observation["privileged/stiffness"].expand(16, 12), rtol=1e-5)
+    assert torch.allclose(gain, 40 * observation["privileged/stiffness"].expand(16, 12), rtol=1e-5)
     force = world.expanded["actuator_forcerange"][:, 0, 1].float()
     assert torch.allclose(force, 24 * observation["privileged/strength"][:, 0], rtol=1e-5)
     before = mass.clone()

@@ -17,6 +17,6 @@ IMAGES = (25, 75, 125)
 """Numbers of the images, 25 per second."""
 
 images = list(islice(play(ROOT / "tests" / "data" / "walk"), 1 + max(IMAGES)))
-robot = [images[number][60:420, 140:500] for number in IMAGES]
+robot = [images[number][110:470, 140:500] for number in IMAGES]
 plots = np.asarray(Image.fromarray(images[-1][:, 640:]).resize((480, 360), Image.Resampling.LANCZOS))
 save_image(np.concatenate((*robot, plots), axis=1), ROOT / "docs" / "pictures" / "walk.png")

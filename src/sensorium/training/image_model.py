@@ -11,6 +11,8 @@ from torch.nn import functional
 
 CONVOLUTIONS = {"output_channels": [32, 64, 64], "kernel_size": [8, 4, 3], "stride": [4, 2, 1], "activation": "elu"}
 """Convolutions of each image, which must have at least 36 x 36 pixels."""
+GPU_TYPE = torch.bfloat16
+"""Type in which convolutions compute on a GPU."""
 
 
 class ImageModel(CNNModel):  # type: ignore[misc]  # rsl_rl has no types
@@ -27,12 +29,12 @@ class ImageModel(CNNModel):  # type: ignore[misc]  # rsl_rl has no types
 
     def join(self, vectors: torch.Tensor, images: Mapping[str, torch.Tensor]) -> torch.Tensor:
         """Return the input of the hidden layers for normalised vectors (n, columns) and images (n, 3, H, W) uint8."""
-        on_gpu = vectors.device.type == "cuda"
+        dtype = GPU_TYPE if vectors.device.type == "cuda" else torch.float32
         found = [vectors]
-        with torch.autocast(vectors.device.type, torch.bfloat16, enabled=on_gpu, cache_enabled=False):
+        with torch.autocast(vectors.device.type, torch.bfloat16, enabled=dtype != torch.float32, cache_enabled=False):
             for name, layers in self.cnns.items():
                 first, *others = layers
-                values = _convolve(first, images[name], torch.bfloat16 if on_gpu else torch.float32)
+                values = _convolve(first, images[name], dtype)
                 for layer in others:
                     values = layer(values)
                 found.append(values.float())

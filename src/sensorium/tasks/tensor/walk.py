@@ -25,6 +25,8 @@ _TRACKING = 0.25
 """Square of the velocity error, in (m/s)² or (rad/s)², at which a tracking term falls to 1/e."""
 
 
+_TORQUE, _SCALE = 0.4, 0.25
+"""Torque for an action of 1 as a fraction of the maximum, and the scale of servos without a maximum, rad."""
 _EASIEST = 0.25
 """Scale of the commands at difficulty 0."""
 _HARDER, _EASIER, _CHANGE = 0.8, 0.5, 0.1
@@ -75,8 +77,9 @@ class WalkConfig(TensorTaskConfig):
     """Fraction of commands to stand still."""
     command_time: float = Field(default=5.0, gt=0)
     """Seconds after which the command changes."""
-    action_scale: float = Field(default=0.5, gt=0)
-    """Change of a joint's target for an action of 1, rad."""
+    action_scale: float | None = Field(default=None, gt=0)
+    """Change of a joint's target for an action of 1, rad. Default: for each joint what changes the torque of its servo
+    by 40% of the maximum, and 0.25 rad if it has none. So soft and stiff robots explore alike."""
     fall_tilt: float = Field(default=1.0, gt=0)
     """Tilt of the torso at which the robot has fallen, rad."""
     fall_height: float = Field(default=0.5, gt=0, lt=1)
@@ -155,6 +158,7 @@ class Walk(TensorTask[WalkConfig]):
         self._home_ctrl = self._ctrl[0, self._columns].clone()
         limits = torch.from_numpy(model.actuator_ctrlrange[self._actuators].copy()).to(self._ctrl)
         self._min, self._max = limits.T.contiguous()
+        self._scale = torch.tensor(_scales(model, self._actuators, config.action_scale)).to(self._ctrl)
         self._height = float(self._qpos[0, self._q + 2])
         self._command_steps = max(1, round(config.command_time / config.dt))
         self._ranges = torch.tensor([config.forward, config.left, config.turn], device=self.device)
@@ -165,13 +169,12 @@ class Walk(TensorTask[WalkConfig]):
         self._tracked = torch.zeros(self.n_envs, device=self.device)
 
     def action_limits(self) -> torch.Tensor:
-        low, high = (((limit - self._home_ctrl) / self.config.action_scale).float() for limit in (self._min, self._max))
+        low, high = (((limit - self._home_ctrl) / self._scale).float() for limit in (self._min, self._max))
         return torch.stack((low, high), dim=1)
 
     def action_terms(self) -> Sequence[ActionTerm]:
         model, config, prefix = self.scene.model, self.config, f"{self.robot.name}/"
         joints = [model.joint(int(model.actuator_trnid[each, 0])).name for each in self._actuators]
-        count = len(joints)
         return [
             ActionTerm(
                 name="body",
@@ -179,7 +182,7 @@ class Walk(TensorTask[WalkConfig]):
                 names=tuple(name.removeprefix(prefix) for name in joints),
                 actuators=tuple(model.actuator(each).name.removeprefix(prefix) for each in self._actuators),
                 unit="rad",
-                scale=(config.action_scale,) * count,
+                scale=tuple(self._scale.tolist()),
                 offset=tuple(self._home_ctrl.tolist()),
                 min=tuple(self._min.tolist()),
                 max=tuple(self._max.tolist()),
@@ -215,8 +218,8 @@ class Walk(TensorTask[WalkConfig]):
 
     def act(self) -> None:
         self._randomizer.push()
-        target = self._home_ctrl + self.config.action_scale * self.action
-        self._ctrl[:, self._columns] = torch.clamp(target.to(self._ctrl.dtype), self._min, self._max)
+        target = self._home_ctrl + self._scale * self.action
+        self._ctrl[:, self._columns] = torch.clamp(target, self._min, self._max)
 
     # -- rewards ------------------------------------------------------------------------------------------------------
 
@@ -294,6 +297,18 @@ class Walk(TensorTask[WalkConfig]):
             **self._randomizer.observe(),
             **({} if self._ground is None else {"heights": self._ground.scan(ground_truth=True)}),
         }
+
+
+def _scales(model: mujoco.MjModel, actuators: list[int], scale: float | None) -> list[float]:
+    """Return the change of each joint's target for an action of 1, rad."""
+    if scale is not None:
+        return [scale] * len(actuators)
+    largest, stiffness = model.actuator_forcerange[actuators, 1], model.actuator_gainprm[actuators, 0]
+    limited = model.actuator_forcelimited[actuators].astype(bool) & (stiffness > 0)
+    return [
+        _TORQUE * float(torque / gain) if has_maximum else _SCALE
+        for torque, gain, has_maximum in zip(largest, stiffness, limited, strict=True)
+    ]
 
 
 def servos(model: mujoco.MjModel, prefix: str) -> tuple[list[int], list[int]]:
