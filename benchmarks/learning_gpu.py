@@ -1,6 +1,7 @@
 """Measure tasks and training on a GPU: steps of ``walk`` beside steps of its scene, and PPO with time.
 
-.venv/bin/python benchmarks/learning_gpu.py [--seeds 0 1 2] [--mjlab FOLDER] [--json out/learning_gpu.json]
+.venv/bin/python benchmarks/learning_gpu.py [--parts quadruped lift] [--seeds 0 1 2] [--json out/learning_gpu.json]
+.venv/bin/python benchmarks/learning_gpu.py --parts go1 --mjlab FOLDER
 
 With ``--mjlab``, a folder with mjlab and its versions of MuJoCo and MuJoCo Warp (see ``mjlab_walk.py``), the Go1 of its
 wheel is trained by our ``walk`` and, in another process, by mjlab's own task: the same robot, collisions, time steps,
@@ -90,6 +91,7 @@ def steps(report: Report, robot: str, n_envs: int) -> None:
         report.add("  host time of x.add_(1)", host_seconds(lambda: action.add_(0)) * 1e6, "us")
 
 
+PARTS = ("quadruped", "lift", "go1")
 CALM = {"randomize": {"push": 0.0}, "command_time": 1000.0}
 """Options of the task without pushes, and with one command for each episode."""
 
@@ -249,17 +251,18 @@ def main() -> None:
     """Run everything and print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2], help="seeds of the trainings")
-    parser.add_argument("--mjlab", type=Path, help="folder with mjlab, for the comparison with the Go1")
-    parser.add_argument("--only-go1", action="store_true", help="nothing but the comparison with the Go1")
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS), help="what to measure")
+    parser.add_argument("--mjlab", type=Path, help="folder with mjlab, for the part go1, which is left out without it")
     parser.add_argument("--json", type=Path, help="also write the results to this file")
     arguments = parser.parse_args()
     report = Report("Learning on a GPU", ())
     report.machine["gpu"] = torch.cuda.get_device_name()
     report.machine["torch"] = torch.__version__
-    if not arguments.only_go1:
+    if "quadruped" in arguments.parts:
         quadruped(report, arguments.seeds)
+    if "lift" in arguments.parts:
         vision(report)
-    if arguments.mjlab is not None:
+    if "go1" in arguments.parts and arguments.mjlab is not None:
         go1(report, arguments.mjlab)
     report.finish(arguments.json)
 

@@ -7,6 +7,7 @@ import mujoco
 import numpy as np
 import pytest
 import torch
+from gl import needs_gl
 
 import sensorium as sn
 from sensorium.tasks.tensor import EpisodeDraws, TensorTask, TensorTaskConfig, rotations
@@ -212,6 +213,19 @@ def test_robots_stand_without_actions(robot, n_joints, height, mass):
     model = task.scene.model
     assert model.body_mass.sum() == pytest.approx(mass)
     assert model.nu == n_joints
+
+
+@needs_gl
+@pytest.mark.parametrize(("robot", "n_feet"), [("quadruped", 4), ("humanoid", 2)])
+def test_images_show_the_robot_down_to_its_feet(robot, n_feet):
+    image = walk(robot=robot, randomize=QUIET).render().astype(int)
+    assert image.shape == (480, 640, 3)
+    orange = (image[..., 0] > 1.5 * image[..., 2]) & (image[..., 0] > 60)
+    rows, columns = np.nonzero(orange)
+    assert len(rows) > 40 * n_feet
+    assert rows.max() < 460
+    assert columns.min() > 40
+    assert columns.max() < 600
 
 
 def test_episodes_begin_at_the_keyframe_of_a_model_file(tmp_path, capfd):

@@ -126,6 +126,12 @@ def _aim(task: EpisodeLoop[Any], camera: TaskCamera, envs: np.ndarray, rngs: Seq
     )
 
 
+_TALL = 0.7
+"""Height of a robot's base up to which a view of it is widened, m. Higher ones stand on something."""
+_ARM = 0.55
+"""Size of the view of an arm, m; other robots are seen by their radius."""
+
+
 def render_env(scene: Scene, robots: Sequence[Robot], env: int) -> np.ndarray:
     """Return an image of one env with its robots in view, (480, 640, 3) uint8."""
     env = checked_integer("env", env, 0, scene.n_envs - 1)
@@ -137,9 +143,12 @@ def view_of(robots: Sequence[Robot], env: int) -> mujoco.MjvCamera:
     places = np.array([robot.base_pose()[env, :3] for robot in robots])
     view = mujoco.MjvCamera()
     mujoco.mjv_defaultCamera(view)
-    view.lookat[:] = places.mean(axis=0) + np.array([0.0, 0.0, 0.1])
+    has_arm = any("arm" in name for robot in robots for name in robot.groups)
+    view.lookat[:] = places.mean(axis=0) + np.array([0.0, 0.0, 0.35 if has_arm else 0.1])
     spread = float(np.linalg.norm(places - places.mean(axis=0), axis=1).max())
-    view.distance = 0.6 + 3.0 * max(robot.radius for robot in robots) + 2.2 * spread
+    height = float(places[:, 2].clip(0.0, _TALL).max())  # the base of a humanoid is at half of its height
+    size = max(height, _ARM if has_arm else 0.0, *(robot.radius for robot in robots))
+    view.distance = 0.6 + 3.0 * size + 2.2 * spread
     view.azimuth, view.elevation = 150.0, -20.0
     return view
 
