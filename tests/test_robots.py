@@ -704,3 +704,11 @@ def test_legged_robots_stand_after_a_small_push(name, sag):
     assert (before - pose[:, 2] < sag).all()
     upright = 1 - 2 * (pose[:, 4] ** 2 + pose[:, 5] ** 2)
     assert (upright > 0.99).all()
+
+
+def test_a_rig_is_iterated_by_the_names_of_its_sensors():
+    scene = sn.Scene(dt=0.02)
+    rig = scene.add_robot("quadruped", name="robot").rig
+    assert list(rig) == rig.names == ["imu", "attitude", "joints"]
+    assert "imu" in rig
+    assert "lidar" not in rig

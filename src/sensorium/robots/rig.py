@@ -22,7 +22,7 @@ from sensorium.tree import Module
 from sensorium.worlds.compose import pose
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterator
 
     from sensorium.worlds import Scene
 
@@ -217,6 +217,14 @@ class Rig(Module):
             hint = did_you_mean(name, sensors) or f"; it has {shorten(sensors)}"
             raise NameNotFoundError(f"the rig has no sensor {name!r}{hint}")
         return sensors[name]
+
+    def __contains__(self, name: object) -> bool:
+        """Return whether there is a sensor of that name."""
+        return name in self.names
+
+    def __iter__(self) -> Iterator[str]:
+        """Iterate over the names of the sensors, in order."""
+        return iter(self.names)
 
     @property
     def names(self) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Iterator
 from contextlib import closing
@@ -12,6 +13,7 @@ import numpy as np
 import torch
 
 from sensorium._arguments import checked
+from sensorium.sensors.plotting import column_names, field_label
 from sensorium.tasks.task_cameras import view_of
 from sensorium.tasks.tensor import TensorTask
 from sensorium.tasks.tensor.observations import Tensors
@@ -141,15 +143,18 @@ class _Plots:
         self._canvas = FigureCanvasAgg(figure)
         self._axes = figure.subplots(max(1, len(self._keys)), 1, sharex=True, squeeze=False)[:, 0]
         self._lines = []
-        for (uuid, part), axes in zip(self._keys, self._axes, strict=False):
-            axes.set_title(f"{uuid} {part}".strip(), fontsize=9, loc="left")
+        for key, axes in zip(self._keys, self._axes, strict=False):
+            title, names = _labels(task, *key, tuple(_parts(observation)[key].shape[1:]))
+            axes.set_title(title, fontsize=9, loc="left")
             axes.set_xlim(-_SECONDS, 0)
             axes.tick_params(labelsize=7)
-            colours = [f"C{number}" for number in range(_SHOWN)]
+            colours = [f"C{number}" for number in range(len(names))]
             self._lines.append(
                 [(axes.plot([], [], c, lw=1)[0], axes.plot([], [], c, ls="--", lw=1)[0]) for c in colours]
             )
-        self._axes[-1].set_xlabel("time from now, s", fontsize=8)
+            for place, (name, colour) in enumerate(zip(reversed(names), reversed(colours), strict=True)):
+                axes.text(1 - 0.2 * place, 1.03, name, color=colour, fontsize=7, ha="right", transform=axes.transAxes)
+        self._axes[-1].set_xlabel("time from now, s (lines: measured, dashed: true)", fontsize=8)
         self._canvas.draw()
         figure.set_layout_engine("none")  # which is found once; it takes longer than all the rest
 
@@ -172,6 +177,20 @@ class _Plots:
             axes.set_ylim(low - margin, high + margin)
         self._canvas.draw()
         return np.asarray(self._canvas.buffer_rgba())[:, :, :3].copy()
+
+
+def _labels(task: TensorTask[Any], uuid: str, part: str, shape: tuple[int, ...]) -> tuple[str, list[str]]:
+    """Return the title of the plot of a part of an observation, with its unit, and the names of its columns."""
+    if uuid in task.robot.rig:
+        sensor, field = task.robot.rig[uuid], part or "value"
+        names = [name.removeprefix(f"{task.robot.name}/") for name in column_names(sensor, field, shape)]
+        unit = sensor.units.get(field)
+        title = f"{uuid} {field_label(sensor, part)}" if part else f"{uuid}, {unit}" if unit else uuid
+    else:
+        described = task.describe_input(uuid)
+        names = list(described.names) or [str(number) for number in range(math.prod(shape))]
+        title = uuid
+    return title, names[:_SHOWN]
 
 
 def _parts(observation: Tensors) -> dict[tuple[str, str], torch.Tensor]:
