@@ -14,6 +14,7 @@ of their options. A public name that no page documents is a warning, which fails
 from __future__ import annotations
 
 import inspect
+import re
 import sys
 from collections.abc import Iterator
 from typing import ClassVar
@@ -21,11 +22,13 @@ from typing import ClassVar
 from docutils import nodes
 from docutils.parsers.rst import directives
 from docutils.statemachine import StringList
+from numpy.typing import ArrayLike
 from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
 from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective
 from sphinx.util.nodes import nested_parse_with_titles
+from sphinx.util.typing import stringify_annotation
 
 from _site.names import PACKAGES, canonical_names, constant_docstring, documented, import_package
 from _site.options import table
@@ -94,8 +97,17 @@ def _add_tables(_: Sphinx, what: str, name: str, obj: object, options: object, l
 def _shorten_signature(
     _: Sphinx, what: str, name: str, obj: object, options: object, signature: str | None, returns: str | None
 ) -> tuple[str, str] | None:
-    """Drop the signature of options classes: their tables say the same and more."""
-    return ("(**options)", "") if isinstance(obj, type) and issubclass(obj, Options) else None
+    """Shorten signatures.
+
+    Options classes have none, since their tables say the same and more. NumPy's ``ArrayLike`` is not expanded, and a default
+    without a literal form is an ellipsis: Sphinx cannot parse ``<function <lambda>>`` and would show the text unformatted.
+    """
+    if isinstance(obj, type) and issubclass(obj, Options):
+        return "(**options)", ""
+    if signature is None:
+        return None
+    short = signature.replace(stringify_annotation(ArrayLike, "smart"), "~numpy.typing.ArrayLike")
+    return re.sub(r"<factory>|<function <lambda>>", "...", short), returns or ""
 
 
 def _show_public_bases(_: Sphinx, name: str, obj: object, options: object, bases: list[type]) -> None:
