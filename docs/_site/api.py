@@ -70,7 +70,7 @@ def _describe(full: str) -> Iterator[str]:
         yield "   :members:"
         if not getattr(value, "_is_protocol", False):  # autodoc cannot tell apart the members of protocols
             yield f"   :inherited-members: {', '.join(_foreign_bases(value)) or 'object'}"
-        if any(issubclass(base, Options) for base in value.__bases__):
+        if issubclass(value, Options):
             yield f"   :exclude-members: {', '.join(value.model_fields)}, option_names, model_config, model_post_init"
         if any(id(base) in canonical_names() for base in value.__bases__):
             yield "   :show-inheritance:"
@@ -92,6 +92,16 @@ def _add_tables(_: Sphinx, what: str, name: str, obj: object, options: object, l
     """Append the tables of options to the docstring of an options class."""
     if what == "class" and isinstance(obj, type) and issubclass(obj, Options) and obj is not Options:
         lines += table(obj)
+
+
+def _protect_colons(_: Sphinx, what: str, name: str, obj: object, options: object, lines: list[str]) -> None:
+    """Keep docstrings of attributes and properties as they are.
+
+    Napoleon takes the text before the first colon of such a docstring for a type: "Rate of the sensor, Hz: 0 for none." An
+    empty comment in front of it, which reStructuredText does not show, prevents that.
+    """
+    if what in ("attribute", "data", "property") and lines:
+        lines[:0] = ["..", ""]
 
 
 def _shorten_signature(
@@ -135,6 +145,7 @@ def setup(app: Sphinx) -> dict[str, bool]:
     """Register the directive and its hooks."""
     app.add_directive("api", ApiDirective)
     app.connect("autodoc-process-docstring", _add_tables, priority=600)  # after napoleon
+    app.connect("autodoc-process-docstring", _protect_colons, priority=400)  # before Napoleon, 500
     app.connect("autodoc-process-signature", _shorten_signature)
     app.connect("autodoc-process-bases", _show_public_bases)
     app.connect("env-check-consistency", _check_complete)

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterator, Mapping
+from types import UnionType
+from typing import Annotated, get_args, get_origin
 
 from sphinx.pycode import ModuleAnalyzer
+from sphinx.util.typing import stringify_annotation
 
 from sensorium import Options
 
@@ -42,14 +46,34 @@ def descriptions(options: type[Options]) -> dict[str, tuple[str, type[Options]]]
 
 
 def annotation_of(options: type[Options], name: str) -> str:
-    """Return the annotation of an option as its class spells it."""
+    """Return the annotation of an option as its class spells it, with aliases such as ``Quality`` spelled out."""
     for cls in options.__mro__:
         if issubclass(cls, Options):
             analyzer = ModuleAnalyzer.for_module(cls.__module__)
             analyzer.analyze()
-            if text := analyzer.annotations.get((cls.__qualname__, name)):
-                return re.sub(r"\s+", " ", text)
-    return str(options.model_fields[name].annotation)
+            text = analyzer.annotations.get((cls.__qualname__, name))
+            if text and "Annotated" not in text:
+                known = vars(sys.modules[cls.__module__])
+                return re.sub(r"\b_?[A-Z]\w+\b", lambda word: _spell_out(word[0], known), re.sub(r"\s+", " ", text))
+    return _short(options.model_fields[name].annotation)
+
+
+def _spell_out(word: str, known: Mapping[str, object]) -> str:
+    """Return what an alias of a module stands for; the name itself for classes and for names of ``typing``."""
+    value = known.get(word)
+    is_alias = get_origin(value) is not None or isinstance(value, UnionType)
+    return _short(value) if is_alias else word
+
+
+def _short(annotation: object) -> str:
+    """Return an annotation as text without the names of modules and without validators."""
+    while get_origin(annotation) is Annotated:
+        annotation = get_args(annotation)[0]
+    text = stringify_annotation(annotation, "smart")
+    text = re.sub(r"~(?:\w+\.)*", "", text)
+    while (plain := re.sub(r"Annotated\[((?:[^\[\],]|\[[^\[\]]*\])+), [^\[\]]*\]", r"\1", text)) != text:
+        text = plain
+    return text
 
 
 def default_of(options: type[Options], name: str) -> str:
