@@ -22,7 +22,7 @@ from typing import ClassVar
 from docutils import nodes
 from docutils.parsers.rst import directives
 from docutils.statemachine import StringList
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, DTypeLike
 from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
 from sphinx.util import logging
@@ -109,15 +109,18 @@ def _shorten_signature(
 ) -> tuple[str, str] | None:
     """Shorten signatures.
 
-    Options classes have none, since their tables say the same and more. NumPy's ``ArrayLike`` is not expanded, and a default
-    without a literal form is an ellipsis: Sphinx cannot parse ``<function <lambda>>`` and would show the text unformatted.
+    Options classes have none, since their tables say the same and more. NumPy's ``ArrayLike`` and ``DTypeLike`` are not
+    expanded. A class as a default has its name, and a default without a literal form is an ellipsis: Sphinx cannot parse
+    ``<function <lambda>>`` and would show the text unformatted.
     """
     if isinstance(obj, type) and issubclass(obj, Options):
         return "(**options)", ""
     if signature is None:
         return None
-    short = signature.replace(stringify_annotation(ArrayLike, "smart"), "~numpy.typing.ArrayLike")
-    return re.sub(r"<factory>|<function <lambda>>", "...", short), returns or ""
+    for name, alias in (("ArrayLike", ArrayLike), ("DTypeLike", DTypeLike)):
+        signature = signature.replace(stringify_annotation(alias, "smart"), f"~numpy.typing.{name}")
+    signature = re.sub(r"<class '([\w.]+)'>", r"\1", signature)
+    return re.sub(r"<factory>|<function <lambda>>", "...", signature), returns or ""
 
 
 def _show_public_bases(_: Sphinx, name: str, obj: object, options: object, bases: list[type]) -> None:
