@@ -83,9 +83,17 @@ def _describe(full: str) -> Iterator[str]:
 
 
 def _foreign_bases(cls: type) -> list[str]:
-    """Return the base classes that are documented themselves or come from elsewhere: their members are not repeated."""
+    """Return the base classes whose members are not repeated.
+
+    They are documented themselves, are bases of such a class, which shows their members, or come from elsewhere.
+    """
     bases = cls.__mro__[1:-1]
-    return [base.__name__ for base in bases if id(base) in canonical_names() or "sensorium" not in base.__module__]
+    shown = [base for base in bases if id(base) in canonical_names()]
+    return [
+        base.__name__
+        for base in bases
+        if any(issubclass(each, base) for each in shown) or "sensorium" not in base.__module__
+    ]
 
 
 def _add_tables(_: Sphinx, what: str, name: str, obj: object, options: object, lines: list[str]) -> None:
