@@ -79,7 +79,8 @@ def _describe(full: str) -> Iterator[str]:
     else:
         yield f".. py:data:: {full}"
         yield ""
-        yield from (f"   {line}" for line in constant_docstring(full.rpartition(".")[2]))
+        package, _, name = full.rpartition(".")
+        yield from (f"   {line}" for line in constant_docstring(name, package))
 
 
 def _foreign_bases(cls: type) -> list[str]:
