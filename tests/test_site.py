@@ -57,7 +57,9 @@ def test_names_resolve_to_the_documented_one(path, name):
 def test_constants_have_the_docstring_below_them():
     assert "renderer" not in " ".join(site("names").constant_docstring("MATERIALS"))
     assert site("names").constant_docstring("CAMERA_VIEWS")
-    assert "may nest" in " ".join(site("names").constant_docstring("Arrays", "sensorium.suites"))  # others are elsewhere
+    assert "may nest" in " ".join(
+        site("names").constant_docstring("Arrays", "sensorium.suites")
+    )  # others are elsewhere
 
 
 @pytest.mark.parametrize(

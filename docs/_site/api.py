@@ -106,8 +106,8 @@ def _add_tables(_: Sphinx, what: str, name: str, obj: object, options: object, l
 def _protect_colons(_: Sphinx, what: str, name: str, obj: object, options: object, lines: list[str]) -> None:
     """Keep docstrings of attributes and properties as they are.
 
-    Napoleon takes the text before the first colon of such a docstring for a type: "Rate of the sensor, Hz: 0 for none." An
-    empty comment in front of it, which reStructuredText does not show, prevents that.
+    Napoleon takes the text before the first colon of such a docstring for a type: "Rate of the sensor, Hz: 0 for none."
+    An empty comment in front of it, which reStructuredText does not show, prevents that.
     """
     if what in ("attribute", "data", "property") and lines:
         lines[:0] = ["..", ""]
@@ -119,8 +119,8 @@ def _shorten_signature(
     """Shorten signatures.
 
     Options classes have none, since their tables say the same and more. NumPy's ``ArrayLike`` and ``DTypeLike`` are not
-    expanded. A class as a default has its name, and a default without a literal form is an ellipsis: Sphinx cannot parse
-    ``<function <lambda>>`` and would show the text unformatted.
+    expanded. A class as a default has its name, and a default without a literal form is an ellipsis: Sphinx cannot
+    parse ``<function <lambda>>`` and would show the text unformatted.
     """
     if isinstance(obj, type) and issubclass(obj, Options):
         return "(**options)", ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import sys
 from collections.abc import Iterator, Mapping
@@ -53,16 +54,16 @@ def annotation_of(options: type[Options], name: str) -> str:
             analyzer.analyze()
             text = analyzer.annotations.get((cls.__qualname__, name))
             if text and "Annotated" not in text:
-                known = vars(sys.modules[cls.__module__])
-                return re.sub(r"\b_?[A-Z]\w+\b", lambda word: _spell_out(word[0], known), re.sub(r"\s+", " ", text))
+                spell_out = functools.partial(_spell_out, vars(sys.modules[cls.__module__]))
+                return re.sub(r"\b_?[A-Z]\w+\b", spell_out, re.sub(r"\s+", " ", text))
     return _short(options.model_fields[name].annotation)
 
 
-def _spell_out(word: str, known: Mapping[str, object]) -> str:
+def _spell_out(known: Mapping[str, object], word: re.Match[str]) -> str:
     """Return what an alias of a module stands for; the name itself for classes and for names of ``typing``."""
-    value = known.get(word)
+    value = known.get(word[0])
     is_alias = get_origin(value) is not None or isinstance(value, UnionType)
-    return _short(value) if is_alias else word
+    return _short(value) if is_alias else word[0]
 
 
 def _short(annotation: object) -> str:
