@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from numpy.typing import ArrayLike, DTypeLike
 
 import sensorium as sn
 from sensorium import cli
@@ -56,6 +57,9 @@ def test_names_resolve_to_the_documented_one(path, name):
 def test_constants_have_the_docstring_below_them():
     assert "renderer" not in " ".join(site("names").constant_docstring("MATERIALS"))
     assert site("names").constant_docstring("CAMERA_VIEWS")
+    assert "may nest" in " ".join(
+        site("names").constant_docstring("Arrays", "sensorium.suites")
+    )  # others are elsewhere
 
 
 @pytest.mark.parametrize(
@@ -85,6 +89,41 @@ def test_table_of_options_lists_each_option_once_with_type_unit_and_default():
     start = lines.index("   * - ``link``")
     assert lines[start + 3] == "     - required"
     assert sum("Options of :class:" in line for line in lines) == 3  # SensorOptions, ChannelOptions, Mounted
+
+
+@pytest.mark.parametrize(
+    ("options", "name", "annotation"),
+    [
+        (sn.Camera, "quality", "Literal['fast', 'balanced', 'high'] | None"),  # an alias of a Literal
+        (sn.Imperfections, "noise", "float | tuple[float, ...]"),  # an alias with a validator
+        (sn.IMU, "acc", "AxisImperfections"),
+        (sn.Lidar, "no_hit", "float | None"),
+    ],
+)
+def test_aliases_in_types_of_options_are_spelled_out(options, name, annotation):
+    assert site("options").annotation_of(options, name) == annotation
+
+
+def test_signatures_have_no_expanded_aliases_and_no_objects_without_a_literal():
+    from sphinx.util.typing import stringify_annotation
+
+    shorten = site("api")._shorten_signature
+    array, dtype = (stringify_annotation(alias, "smart") for alias in (ArrayLike, DTypeLike))
+    given = f"(pos: {array} | None = None, dtype: {dtype} = <class 'numpy.float32'>, progress=<function <lambda>>)"
+    shown = "(pos: ~numpy.typing.ArrayLike | None = None, dtype: ~numpy.typing.DTypeLike = numpy.float32, progress=...)"
+    assert shorten(None, "method", "", len, None, given, None) == (shown, "")
+    assert shorten(None, "class", "", sn.IMU, None, "(link: str)", None) == ("(**options)", "")
+
+
+def test_docstrings_of_properties_keep_their_colons():
+    from sphinx.ext.napoleon import Config, GoogleDocstring
+
+    lines = ["Messages per second: the inverse of the median interval."]
+    site("api")._protect_colons(None, "property", "", None, None, lines)
+    config = Config(napoleon_use_param=True, napoleon_use_rtype=True)
+    shown = GoogleDocstring(lines, config, what="property", name="rate").lines()
+    assert "Messages per second: the inverse of the median interval." in shown
+    assert not any(line.startswith(":type:") for line in shown)
 
 
 def test_cli_page_lists_every_command_with_its_summary(capsys):

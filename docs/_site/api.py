@@ -14,6 +14,7 @@ of their options. A public name that no page documents is a warning, which fails
 from __future__ import annotations
 
 import inspect
+import re
 import sys
 from collections.abc import Iterator
 from typing import ClassVar
@@ -21,11 +22,13 @@ from typing import ClassVar
 from docutils import nodes
 from docutils.parsers.rst import directives
 from docutils.statemachine import StringList
+from numpy.typing import ArrayLike, DTypeLike
 from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
 from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective
 from sphinx.util.nodes import nested_parse_with_titles
+from sphinx.util.typing import stringify_annotation
 
 from _site.names import PACKAGES, canonical_names, constant_docstring, documented, import_package
 from _site.options import table
@@ -67,7 +70,7 @@ def _describe(full: str) -> Iterator[str]:
         yield "   :members:"
         if not getattr(value, "_is_protocol", False):  # autodoc cannot tell apart the members of protocols
             yield f"   :inherited-members: {', '.join(_foreign_bases(value)) or 'object'}"
-        if any(issubclass(base, Options) for base in value.__bases__):
+        if issubclass(value, Options):
             yield f"   :exclude-members: {', '.join(value.model_fields)}, option_names, model_config, model_post_init"
         if any(id(base) in canonical_names() for base in value.__bases__):
             yield "   :show-inheritance:"
@@ -76,13 +79,22 @@ def _describe(full: str) -> Iterator[str]:
     else:
         yield f".. py:data:: {full}"
         yield ""
-        yield from (f"   {line}" for line in constant_docstring(full.rpartition(".")[2]))
+        package, _, name = full.rpartition(".")
+        yield from (f"   {line}" for line in constant_docstring(name, package))
 
 
 def _foreign_bases(cls: type) -> list[str]:
-    """Return the base classes that are documented themselves or come from elsewhere: their members are not repeated."""
+    """Return the base classes whose members are not repeated.
+
+    They are documented themselves, are bases of such a class, which shows their members, or come from elsewhere.
+    """
     bases = cls.__mro__[1:-1]
-    return [base.__name__ for base in bases if id(base) in canonical_names() or "sensorium" not in base.__module__]
+    shown = [base for base in bases if id(base) in canonical_names()]
+    return [
+        base.__name__
+        for base in bases
+        if any(issubclass(each, base) for each in shown) or "sensorium" not in base.__module__
+    ]
 
 
 def _add_tables(_: Sphinx, what: str, name: str, obj: object, options: object, lines: list[str]) -> None:
@@ -91,11 +103,33 @@ def _add_tables(_: Sphinx, what: str, name: str, obj: object, options: object, l
         lines += table(obj)
 
 
+def _protect_colons(_: Sphinx, what: str, name: str, obj: object, options: object, lines: list[str]) -> None:
+    """Keep docstrings of attributes and properties as they are.
+
+    Napoleon takes the text before the first colon of such a docstring for a type: "Rate of the sensor, Hz: 0 for none."
+    An empty comment in front of it, which reStructuredText does not show, prevents that.
+    """
+    if what in ("attribute", "data", "property") and lines:
+        lines[:0] = ["..", ""]
+
+
 def _shorten_signature(
     _: Sphinx, what: str, name: str, obj: object, options: object, signature: str | None, returns: str | None
 ) -> tuple[str, str] | None:
-    """Drop the signature of options classes: their tables say the same and more."""
-    return ("(**options)", "") if isinstance(obj, type) and issubclass(obj, Options) else None
+    """Shorten signatures.
+
+    Options classes have none, since their tables say the same and more. NumPy's ``ArrayLike`` and ``DTypeLike`` are not
+    expanded. A class as a default has its name, and a default without a literal form is an ellipsis: Sphinx cannot
+    parse ``<function <lambda>>`` and would show the text unformatted.
+    """
+    if isinstance(obj, type) and issubclass(obj, Options):
+        return "(**options)", ""
+    if signature is None:
+        return None
+    for name, alias in (("ArrayLike", ArrayLike), ("DTypeLike", DTypeLike)):
+        signature = signature.replace(stringify_annotation(alias, "smart"), f"~numpy.typing.{name}")
+    signature = re.sub(r"<class '([\w.]+)'>", r"\1", signature)
+    return re.sub(r"<factory>|<function <lambda>>", "...", signature), returns or ""
 
 
 def _show_public_bases(_: Sphinx, name: str, obj: object, options: object, bases: list[type]) -> None:
@@ -123,6 +157,7 @@ def setup(app: Sphinx) -> dict[str, bool]:
     """Register the directive and its hooks."""
     app.add_directive("api", ApiDirective)
     app.connect("autodoc-process-docstring", _add_tables, priority=600)  # after napoleon
+    app.connect("autodoc-process-docstring", _protect_colons, priority=400)  # before Napoleon, 500
     app.connect("autodoc-process-signature", _shorten_signature)
     app.connect("autodoc-process-bases", _show_public_bases)
     app.connect("env-check-consistency", _check_complete)

@@ -83,9 +83,13 @@ def short_names() -> dict[str, str]:
     return {short: name for short, name in zip(names, documented(), strict=True) if names.count(short) == 1}
 
 
-def constant_docstring(name: str) -> list[str]:
-    """Return the lines of the docstring below the definition of a public constant."""
-    for file in sorted(SOURCE.rglob("*.py")):
+def constant_docstring(name: str, package: str = "sensorium") -> list[str]:
+    """Return the lines of the docstring below the definition of a public constant.
+
+    Files of the package that exports it are searched first: others may have a constant of the same name.
+    """
+    folder = SOURCE.parent.joinpath(*package.split("."))
+    for file in sorted(SOURCE.rglob("*.py"), key=lambda file: (not file.is_relative_to(folder), file)):
         if re.search(rf"^{name}\b.*=", file.read_text(encoding="utf-8"), re.MULTILINE):
             module = ".".join(file.relative_to(SOURCE.parent).with_suffix("").parts).removesuffix(".__init__")
             if lines := ModuleAnalyzer.for_module(module).find_attr_docs().get(("", name)):

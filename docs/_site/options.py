@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 import re
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterator, Mapping
+from types import UnionType
+from typing import Annotated, get_args, get_origin
 
 from sphinx.pycode import ModuleAnalyzer
+from sphinx.util.typing import stringify_annotation
 
 from sensorium import Options
 
@@ -42,14 +47,34 @@ def descriptions(options: type[Options]) -> dict[str, tuple[str, type[Options]]]
 
 
 def annotation_of(options: type[Options], name: str) -> str:
-    """Return the annotation of an option as its class spells it."""
+    """Return the annotation of an option as its class spells it, with aliases such as ``Quality`` spelled out."""
     for cls in options.__mro__:
         if issubclass(cls, Options):
             analyzer = ModuleAnalyzer.for_module(cls.__module__)
             analyzer.analyze()
-            if text := analyzer.annotations.get((cls.__qualname__, name)):
-                return re.sub(r"\s+", " ", text)
-    return str(options.model_fields[name].annotation)
+            text = analyzer.annotations.get((cls.__qualname__, name))
+            if text and "Annotated" not in text:
+                spell_out = functools.partial(_spell_out, vars(sys.modules[cls.__module__]))
+                return re.sub(r"\b_?[A-Z]\w+\b", spell_out, re.sub(r"\s+", " ", text))
+    return _short(options.model_fields[name].annotation)
+
+
+def _spell_out(known: Mapping[str, object], word: re.Match[str]) -> str:
+    """Return what an alias of a module stands for; the name itself for classes and for names of ``typing``."""
+    value = known.get(word[0])
+    is_alias = get_origin(value) is not None or isinstance(value, UnionType)
+    return _short(value) if is_alias else word[0]
+
+
+def _short(annotation: object) -> str:
+    """Return an annotation as text without the names of modules and without validators."""
+    while get_origin(annotation) is Annotated:
+        annotation = get_args(annotation)[0]
+    text = stringify_annotation(annotation, "smart")
+    text = re.sub(r"~(?:\w+\.)*", "", text)
+    while (plain := re.sub(r"Annotated\[((?:[^\[\],]|\[[^\[\]]*\])+), [^\[\]]*\]", r"\1", text)) != text:
+        text = plain
+    return text
 
 
 def default_of(options: type[Options], name: str) -> str:

@@ -24,7 +24,7 @@ class Snapshots:
         delivered: output -> (B, ...) image that a read returns; filled by :meth:`deliver`.
         slots: maximum delay in steps, plus one.
         history: steps of history to keep; 0 for no history.
-        n_envs: B.
+        n_envs: number of envs, B.
         device: device of the images.
     """
 

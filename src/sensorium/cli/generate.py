@@ -36,7 +36,7 @@ class Generate:
         sensorium generate nav_to_obj --rig my_rig.yaml --out data/nav
         sensorium generate balance --policy runs/balance --out data/balance
         sensorium generate walk --policy runs/walk --out data/walk
-        sensorium generate my_task --modules my_tasks.py --policy my_tasks:act --out data/own
+        sensorium generate my_task --module my_tasks.py --policy my_tasks:act --out data/own
     """
 
     task: Annotated[str, tyro.conf.Positional]

@@ -99,7 +99,7 @@ class EpisodeWriter:
             would be stored at the same place.
 
     Example:
-        >>> writer = EpisodeWriter(folder, task, numbers, {"seed": 0})
+        >>> writer = sn.datasets.EpisodeWriter(folder, task, numbers, {"seed": 0})
         >>> writer.begin(observation)
         >>> writer.add(observation, action, reward, terminated, truncated, success, running)
         >>> writer.close([folder] * task.n_envs)

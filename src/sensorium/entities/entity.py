@@ -54,7 +54,8 @@ class TrainableEntity:
             read.
         brain: the brain, or None.
         memory: its :class:`Memory`, made when the entity is put into a scene, or None.
-        observation_space, action_space: spaces of one env.
+        observation_space: space of one env's observation.
+        action_space: space of one env's action.
 
     Raises:
         OptionError: an option cannot be used.

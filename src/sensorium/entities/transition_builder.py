@@ -17,14 +17,12 @@ class TransitionBuilder:
     """Fills a memory with the transitions of B envs, which may decide in different steps.
 
     A decision opens a transition of its env. The rewards of the following steps are summed. The env's next decision, or
-    the end of its episode, completes the transition:
+    the end of its episode, completes the transition::
 
-    ```
-    step        0    1    2    3    4      an env that decides in every second step
-    decision    a0        a1        a2
-    reward      r0   r1   r2   r3
-    stored      (o0, a0, r0 + r1, o2)  (o2, a1, r2 + r3, o4)
-    ```
+        step        0    1    2    3    4      an env that decides in every second step
+        decision    a0        a1        a2
+        reward      r0   r1   r2   r3
+        stored      (o0, a0, r0 + r1, o2)  (o2, a1, r2 + r3, o4)
 
     A memory is written B transitions at a time: completed transitions wait until there are B, in the order in which
     they were completed.

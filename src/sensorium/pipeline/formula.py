@@ -43,7 +43,7 @@ normals of ``(d0 ^ RESET, d1)``. Where a filter starts, ``(f0, f1)`` are the nor
     arrives  = latency - offset             time from this tick to the arrival; rint of it if it is closer than EPS
 
 where chance = 1 - exp(-dt * failures per s). ``arrives`` of a sample that was not captured is infinite. A sample of a
-ticks ago has arrived if arrives <= a. The reading is the youngest sample that has arrived. With ``interpolate`` it is
+ticks ago has arrived if arrives <= a. The reading is the newest sample that has arrived. With ``interpolate`` it is
 mixed from the snapshots of floor(late) and floor(late) + 1 ticks ago instead, where
 late = min(latency, late of the previous tick + 1), and rint of it if it is closer than EPS. A snapshot without a sample
 of its own holds the one before: its offset is that of the snapshot before + 1. The age of an interpolated reading is

@@ -370,7 +370,7 @@ class SensorGroup(Generic[BackendT]):
         return tensor.numpy() if found is None else found
 
     def serve(self, out: torch.Tensor) -> None:
-        """Fill ``out`` (return columns, B) with the youngest samples that have arrived."""
+        """Fill ``out`` (return columns, B) with the newest samples that have arrived."""
         self._pipeline.stages.serve(self, out)
 
     def average(self, data: torch.Tensor) -> None:

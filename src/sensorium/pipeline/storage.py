@@ -109,7 +109,7 @@ class ColumnStore(Store):
             key: random key of each column, (C, 2) uint32.
             n_mixed: columns with an axis matrix.
             n_extra: columns with further imperfections.
-            n_envs: B.
+            n_envs: number of envs, B.
             dtype: dtype of the signal.
             device: device of the tensors.
         """
@@ -164,7 +164,7 @@ class TimingStore(Store):
         Args:
             slots: length of each sensor's ring of sample times; 0 for sensors without delay.
             keys: random key of each sensor, (S, 2) uint32.
-            n_envs: B.
+            n_envs: number of envs, B.
             device: device of the tensors.
         """
         shape, envs = (len(keys), n_envs), (n_envs,)
@@ -220,7 +220,7 @@ class DeliveryStore(Store):
             table: what each return column is, (R, 8) int32.
             ring_rows: rows of all rings together.
             history_rows: rows of all histories together.
-            n_envs: B.
+            n_envs: number of envs, B.
             dtype: dtype of the readings.
             device: device of the tensors.
         """

@@ -96,7 +96,7 @@ def checked_poses(name: str, poses: object, n_envs: int) -> np.ndarray:
     Args:
         name: name of the argument, for the message.
         poses: the poses.
-        n_envs: B.
+        n_envs: number of envs, B.
 
     Raises:
         OptionError: they have another shape, or are not real numbers.

@@ -13,7 +13,7 @@ class MoveGroup(Options):
     """Description of an arm, a gripper or a base. Names are those of the robot's own model.
 
     Example:
-        >>> arm = MoveGroup(
+        >>> arm = sn.robots.MoveGroup(
         ...     name="arm", kind="arm", joints=("shoulder", "elbow"), actuators=("shoulder", "elbow"), tcp="tool",
         ...     home=(0.0, 1.0), controller="joint_position",
         ... )

@@ -178,7 +178,7 @@ class SensorHooks:
     def _apply_delay(cls, group: SensorGroup[Any], ring: Slots, out: torch.Tensor) -> None:
         """Fill ``out`` (return columns, B) with what is read now; ``ring.at(k)`` is the snapshot of k ticks ago.
 
-        The default fills it with the youngest sample that has arrived.
+        The default fills it with the newest sample that has arrived.
         """
         group.serve(out)
 

@@ -53,7 +53,7 @@ class SensorOptions(Options):
     """Capture at physics substeps: in the substep that contains each sampling instant, and without ``rate`` in every
     substep. Delay, jitter and history then count in substeps. A rate above one sample per step has the same effect."""
     delay: float = Field(default=0.0, ge=0)
-    """Latency from capture to arrival, s. A read at t returns the youngest sample that has arrived by t."""
+    """Latency from capture to arrival, s. A read at t returns the newest sample that has arrived by t."""
     jitter: float = Field(default=0.0, ge=0)
     """Random extra latency, s: drawn once per sample from U[0, jitter). At most ``delay``."""
     max_delay: float | None = Field(default=None, ge=0)

@@ -35,7 +35,8 @@ class Footprint:
     """The area of the floor that a piece covers: a rectangle or a circle.
 
     Attributes:
-        x, y: its centre, m.
+        x: x of its centre, m.
+        y: y of its centre, m.
         yaw: its rotation about z, rad.
         half: half extents along its own axes, m; for a circle, its radius twice.
         is_round: whether it is a circle.

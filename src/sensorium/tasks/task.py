@@ -39,7 +39,9 @@ class Task(EpisodeLoop[ConfigT]):
         suite: the observation sensors; None without sensors.
         cameras: the cameras by name, those of the robot's rig by uuid.
         action_space: space of the actions of all envs, (B, n) float32; ``single_action_space`` is that of one env.
-        terminated, truncated, succeeded: (B,) bool, state of each env's episode.
+        terminated: (B,) bool, whether each env's episode has ended by success or failure.
+        truncated: (B,) bool, whether it was cut off, by its length or because the physics diverged.
+        succeeded: (B,) bool, whether it has reached the goal.
         step_count: (B,) steps of each env's episode so far.
         episode: (B,) number of each env's episode, counted from 0; -1 before the first reset.
         seed: seed of the episodes; see :meth:`reseed`.

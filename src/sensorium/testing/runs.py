@@ -60,7 +60,7 @@ class ContractRuns:
         """Build a scene with the sensor under the uuid "probe".
 
         Args:
-            n_envs: B.
+            n_envs: number of envs, B.
             extra: whether to add another sensor of the class before it.
             **options: options of the sensor.
 

@@ -35,7 +35,7 @@ class Buffer(Component):
         loaded: whether ``load_state_dict`` has written a value that its module has not used yet.
 
     Example:
-        >>> speed = Buffer(torch.zeros(2), tags={"wheel"})
+        >>> speed = sn.Buffer(torch.zeros(2), tags={"wheel"})
         >>> speed.set_value([1.0, 2.0])
         >>> speed.get_value()
         tensor([1., 2.])

@@ -56,9 +56,9 @@ class Scene(Appearance):
         **options: see :class:`SceneOptions`.
 
     Example:
-        >>> scene = Scene(dt=0.01, substeps=5)
-        >>> _ = scene.add_object(Plane())
-        >>> box = scene.add_object(Box(size=(0.2, 0.2, 0.2)), name="box", pos=(0, 0, 0.5), free=True)
+        >>> scene = sn.Scene(dt=0.01, substeps=5)
+        >>> _ = scene.add_object(sn.Plane())
+        >>> box = scene.add_object(sn.Box(size=(0.2, 0.2, 0.2)), name="box", pos=(0, 0, 0.5), free=True)
         >>> scene.build(n_envs=4)
         >>> scene.step(count=10)
         >>> scene.time

@@ -56,7 +56,7 @@ class Imager:
         outputs: outputs to measure, e.g. ("rgb", "depth"); memory for others is allocated at their first use.
         intrinsics: intrinsics of the measured images, each (B,) on ``device``. They may change in place. Changes by
             torch are noticed at the next :meth:`apply`; after other changes call :meth:`refresh`.
-        n_envs: B.
+        n_envs: number of envs, B.
         seed: seed of the scene.
         uuid: name of the camera; noise depends on it, on the seed, and on the env.
         device: device of the images.

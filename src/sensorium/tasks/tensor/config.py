@@ -38,10 +38,10 @@ class TensorTaskConfig(Options):
     observe: tuple[str, ...] = ("*",)
     """Patterns of the robot's readings that the policy observes: ``"imu"``, ``"imu/ang_vel"``, ``"joints/*"``."""
     randomize_sensors: dict[str, tuple[float, float]] = {}
-    """Ranges of noise, bias, resolution and deadband of the robot's sensors, drawn for each axis at the start of each
-    episode: ``{"imu.gyro_bias": (-0.05, 0.05), "joints.noise": (0.0, 0.02)}``; and of delay, jitter (s), rate (Hz) and
-    dropout, drawn for each sensor: ``{"joints.delay": (0.0, 0.04), "attitude.rate": (20, 50)}``. The critic observes
-    the values."""
+    """Ranges of parameters of the robot's sensors, drawn at the start of each episode. Noise, bias, resolution and
+    deadband are drawn for each axis: ``{"imu.gyro_bias": (-0.05, 0.05), "joints.noise": (0.0, 0.02)}``. Delay and
+    jitter in s, rate in Hz and dropout are drawn for each sensor:
+    ``{"joints.delay": (0.0, 0.04), "attitude.rate": (20, 50)}``. The critic observes the values."""
     curriculum: bool = False
     """Whether episodes begin easy, and become harder in the envs where the policy succeeds. Evaluations always have the
     full difficulty."""

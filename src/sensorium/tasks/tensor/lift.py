@@ -108,8 +108,8 @@ class Lift(ArmTask[LiftConfig]):
 
     The action is one velocity per joint in units of ``speed``, and one of the gripper's opening. The policy observes
     joint encoders, trackers of the tool and of the cube, noisy and late, the goal and its last action; the critic also
-    the true ways from tool to cube and from cube to goal, and the cube's velocity. The episode terminates when the cube
-    leaves the table.
+    the true vectors from tool to cube and from cube to goal, and the cube's velocity. The episode terminates when the
+    cube leaves the table.
 
     ``log`` has ``height`` of the cube above the table in m, ``distance`` from the goal in m, and ``reached``, the
     fraction of time within ``tolerance``.

@@ -11,7 +11,7 @@ class Outputs:
     """Observations, rewards and ends of a step in B envs, written in place.
 
     Args:
-        n_envs: B.
+        n_envs: number of envs, B.
         n_columns: columns of the observations.
         device: where they are.
 

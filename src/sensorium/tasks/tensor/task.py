@@ -40,9 +40,11 @@ class TensorTask(TensorHooks[ConfigT]):
     nor on the number of envs.
 
     Attributes:
-        single_action_space, single_observation_space: spaces of one env.
+        single_action_space: space of one env's action.
+        single_observation_space: space of one env's observation.
         reward: (B,) float32, of the last step.
-        terminated, truncated: (B,) bool: whether the last step ended the episode by a failure, or by its length.
+        terminated: (B,) bool, whether the last step ended the episode by a failure.
+        truncated: (B,) bool, whether the last step ended the episode by its length.
         log: means over the episodes that ended.
         keep_final: whether each step keeps the last observation of episodes for :meth:`final_actor`. Default: False.
         cameras: the cameras of the options, by name.

@@ -72,7 +72,8 @@ class UrdfReport:
             rows.append((each.link, before, each.by, size, volumes, f"{100 * each.error:+.1f}%"))
         widths = [max(len(row[column]) for row in rows) for column in range(6)]
         table = ["  ".join(word.ljust(width) for word, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-        lines = [f"URDF {self.name!r}: {len(self.replacements)} collision shapes replaced"]
+        count = len(self.replacements)
+        lines = [f"URDF {self.name!r}: {count} collision shape{'' if count == 1 else 's'} replaced"]
         lines += table if self.replacements else []
         lines += [f"do not collide: {first}, {second}" for first, second in self.touching]
         return "\n".join([*lines, *self.notes])
