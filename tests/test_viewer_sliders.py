@@ -93,8 +93,8 @@ def test_sliders_move_the_robot_that_is_shown(page):
     assert patiently(page, lambda: page.get_by_text("paused").count() > 0)
     page.get_by_text("Joints", exact=True).click()
     assert patiently(page, lambda: thumbs.count() > 1)
-    joint = thumbs.nth(thumbs.count() - 2)
-    assert patiently(page, lambda: float(joint.get_attribute("aria-valuenow")) < -0.8)  # it follows the servo, against gravity
+    joint = thumbs.nth(thumbs.count() - 2)  # it follows the servo, against gravity
+    assert patiently(page, lambda: float(joint.get_attribute("aria-valuenow")) < -0.8)
     joint.scroll_into_view_if_needed()
     joint.focus()
     joint.press("End")  # the joint itself, while the scene is paused
