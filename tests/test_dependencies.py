@@ -2,11 +2,14 @@
 
 import ast
 import re
+import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
+
+import pytest
 
 import sensorium as sn
 
@@ -99,3 +102,59 @@ def test_all_includes_every_extra_and_the_readme_states_their_sizes():
     readme = (PROJECT.parent / "README.md").read_text(encoding="utf-8")
     for extra in ("all", *included):
         assert re.search(rf"\| `{extra}` \| [^|]+ \| \+?[\d,]+ MB", readme), extra
+
+
+LEAN = PROJECT.parent / "requirements-lean.txt"
+LEAN_WORKS = """
+import sys
+for name in {omitted}:
+    sys.modules[name] = None  # importing it raises ModuleNotFoundError
+import sensorium as sn
+
+scene = sn.Scene(dt=0.01)
+scene.add_object(sn.Plane())
+scene.add_object(sn.Box(size=(0.2, 0.2, 0.2)), name="box", pos=(0, 0, 0.5), free=True)
+sensors = [
+    scene.add_sensor(options)
+    for options in (
+        sn.IMU(link="box", acc_noise=0.05, delay=0.02),
+        sn.Lidar(link="box", pos=(0, 0, 0.2)),
+        sn.ContactForce(link="box"),
+        sn.TactileArray(link="box", pos=(0, 0, -0.1), grid=(3, 3), spacing=0.01),
+        sn.TemperatureGrid(link="box"),
+    )
+]
+scene.build(n_envs=2)
+scene.step(5)
+assert all(sensor.read() is not None for sensor in sensors)
+task = sn.tasks.make("pick")
+task.register_policy(sn.policies.make("planner", task))
+observation, _ = task.reset()
+assert observation in task.suite.space
+with sn.recording.Recorder(scene, sys.argv[1]) as recorder:
+    scene.step()
+    recorder.step()
+from sensorium.cli import main
+main(["validate", sys.argv[1]])
+"""
+
+
+def lean() -> list[str]:
+    """Return the requirements of the lean installation."""
+    lines = LEAN.read_text(encoding="utf-8").splitlines()
+    return [line for line in lines if line and not line.startswith("#")]
+
+
+def test_lean_requirements_are_requirements_of_the_core():
+    core = tomllib.loads(PROJECT.read_text(encoding="utf-8"))["project"]["dependencies"]
+    assert set(lean()) < set(core)
+
+
+@pytest.mark.slow
+def test_lean_installation_senses_runs_tasks_and_records(tmp_path):
+    omitted = declared()[None] - {re.match(r"[\w.-]+", each)[0] for each in lean()}
+    assert omitted == {"warp-lang", "mujoco-warp", "av", "matplotlib"}
+    modules = [{"warp-lang": "warp"}.get(name, name.replace("-", "_")) for name in sorted(omitted)]
+    code = LEAN_WORKS.format(omitted=modules)
+    done = subprocess.run([sys.executable, "-c", code, str(tmp_path / "run")], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

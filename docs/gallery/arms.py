@@ -3,35 +3,58 @@
 .venv/bin/python docs/gallery/arms.py
 """
 
-from pathlib import Path
+from __future__ import annotations
 
-import matplotlib.image
 import mujoco
+import numpy as np
+from matplotlib.figure import Figure
+from saving import save_figure
 
 import sensorium as sn
 
-PICTURE = Path(__file__).parent.parent / "pictures" / "arms.png"
+WIDTH, HEIGHT = 1200, 460
+ARMS = {  # name -> position, and width of the table that it stands on
+    "rby1": ((-0.1, -2.2, 0.0), 0.0),
+    "bimanual": ((0.0, -1.1, 0.4), 0.95),
+    "floating_gripper": ((0.2, -0.3, 0.25), 0.0),
+    "mobile_franka": ((-0.1, 0.35, 0.0), 0.0),
+    "franka": ((0.0, 1.2, 0.4), 0.6),
+    "yam": ((0.0, 1.95, 0.4), 0.5),
+}
 
 
-def portraits() -> None:
-    """Draw all arms side by side, each at a suitable height."""
-    scene = sn.Scene(sky=((0.75, 0.82, 0.9), (0.95, 0.95, 0.95)))
-    scene.add_terrain(sn.Box(size=(8, 8, 0.1), rgba=(0.62, 0.6, 0.57, 1)), name="floor", pos=(0, 0, -0.05))
-    for name, spot, size in (("a", 1.55, 0.7), ("b", -1.6, 1.1), ("c", 2.4, 0.5)):
-        table = sn.Box(size=(0.7, size, 0.4), rgba=(0.75, 0.62, 0.46, 1))
-        scene.add_terrain(table, name=f"table_{name}", pos=(0.2, spot, 0.2))
-    scene.add_robot("franka", name="franka", pos=(0, 1.55, 0.4))
-    scene.add_robot("mobile_franka", name="mobile", pos=(-0.1, 0.45, 0))
-    scene.add_robot("floating_gripper", name="gripper", pos=(0.2, -0.55, 0.2))
-    scene.add_robot("bimanual", name="pair", pos=(0, -1.6, 0.4))
-    scene.add_robot("yam", name="yam", pos=(0, 2.4, 0.4))
-    scene.add_robot("rby1", name="two_armed", pos=(-0.1, -2.75, 0))
-    scene.add_light("directional", direction=(-0.6, 0.3, -1), shadow=True)
+def main() -> None:
+    """Draw all arms side by side, each at a suitable height and under its name."""
+    scene = sn.Scene()
+    scene.add_object(sn.Plane(rgba=(0.82, 0.83, 0.85, 1)), name="ground")
+    for name, (pos, width) in ARMS.items():
+        scene.add_robot(name, name=name, pos=pos)
+        if width:
+            table = sn.Box(size=(0.6, width, 0.4), rgba=(0.8, 0.68, 0.5, 1))
+            scene.add_terrain(table, name=f"table_{name}", pos=(0.15, pos[1], 0.2))
     scene.build()
+    scene.model.vis.global_.fovy = 18  # from far away, so that all are seen from the front
     view = mujoco.MjvCamera()
-    view.lookat[:], view.distance, view.azimuth, view.elevation = (0.1, -0.15, 0.5), 3.0, 182, -16
-    matplotlib.image.imsave(PICTURE, scene.snapshot(width=1000, height=360, camera=view))
+    view.lookat[:], view.distance, view.azimuth, view.elevation = (0.1, -0.1, 0.5), 6.6, 180, -14
+    figure = Figure(figsize=(WIDTH / 100, HEIGHT / 100))
+    axes = figure.add_axes((0, 0, 1, 1))
+    axes.imshow(scene.snapshot(width=WIDTH, height=HEIGHT, camera=view))
+    axes.set_axis_off()
+    for name, ((_, y, _), _) in ARMS.items():
+        column = _column(view, scene.model.vis.global_.fovy, (0.15, y, 0.4))
+        axes.text(column, 0.88 * HEIGHT, name, ha="center", va="center", fontsize=10, color="0.1")
+    save_figure(figure, "arms")
+
+
+def _column(view: mujoco.MjvCamera, fovy: float, point: tuple[float, float, float]) -> float:
+    """Return the column at which a free camera sees a point."""
+    azimuth, elevation = np.radians([view.azimuth, view.elevation])
+    forward = np.array([np.cos(elevation) * np.cos(azimuth), np.cos(elevation) * np.sin(azimuth), np.sin(elevation)])
+    right = np.array([np.sin(azimuth), -np.cos(azimuth), 0.0])
+    towards = np.array(point) - (view.lookat - view.distance * forward)
+    focal = HEIGHT / 2 / np.tan(np.radians(fovy) / 2)
+    return WIDTH / 2 + float(focal * (towards @ right) / (towards @ forward))
 
 
 if __name__ == "__main__":
-    portraits()
+    main()

@@ -3,19 +3,20 @@
 .venv/bin/python docs/gallery/scenarios.py
 """
 
-from pathlib import Path
+from __future__ import annotations
 
-import matplotlib
-
-matplotlib.use("Agg")
-import matplotlib.pyplot as plt
 import mujoco
 import numpy as np
+from matplotlib.colors import ListedColormap
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from saving import save_figure, save_image
 
 import sensorium as sn
 
-PICTURES = Path(__file__).parent.parent / "pictures"
-COLOURS = ("tab:blue", "tab:orange", "tab:green")
+COLOURS = ("#3a78b0", "#e08a2c", "#4c9a55")
+GROUND = ListedColormap(["#ffffff", "#e4e7ea", "#5b6673"])
+"""Colours of free cells, of those near obstacles, and of obstacles."""
 
 
 def drive(name: str, seed: int, seconds: float) -> tuple[sn.scenarios.Scenario, np.ndarray, list[list[np.ndarray]]]:
@@ -40,43 +41,56 @@ def drive(name: str, seed: int, seconds: float) -> tuple[sn.scenarios.Scenario, 
 
 def ways() -> None:
     """Draw a map with planned and driven paths, and the tracks of random acceleration."""
-    figure, axes = plt.subplots(1, 2, figsize=(9.2, 3.7), layout="constrained")
+    figure = Figure(figsize=(10, 4.9), layout="constrained")
+    axes = figure.subplots(1, 2, sharey=True)
     by_path, tracks, plans = drive("random-path", seed=6, seconds=50)
     _, wandering, _ = drive("random-acceleration", seed=6, seconds=50)
     room, wide = by_path.map, by_path.planner.room
-    shades = np.where(room.cells == 100, 0.25, np.where(wide.cells == 100, 0.85, 1.0))
+    cells = np.where(room.cells == 100, 2, np.where(wide.cells == 100, 1, 0))
     (left, bottom), (right, top) = room.to_world([[room.shape[0] - 1, 0], [0, room.shape[1] - 1]])
     half = room.resolution / 2
     extent = (left - half, right + half, bottom - half, top + half)
     for axis, driven, title in zip(axes, (tracks, wandering), ("random-path", "random-acceleration"), strict=True):
-        axis.imshow(shades, cmap="gray", vmin=0, vmax=1, extent=extent, interpolation="nearest")
+        axis.imshow(cells, cmap=GROUND, vmin=0, vmax=2, extent=extent, interpolation="nearest")
         for env, colour in enumerate(COLOURS):
-            axis.plot(*driven[:, env].T, color=colour, lw=1.6)
-            axis.plot(*driven[0, env], "o", color=colour, ms=6)
-        axis.set(title=title, xlabel="x [m]", ylabel="y [m]")
+            axis.plot(*driven[:, env].T, color=colour, lw=2)
+            axis.plot(*driven[0, env], "o", color=colour, ms=8, mec="white", mew=1)
+        axis.set_title(title, fontsize=11)
+        axis.set_xlabel("x, m")
+        axis.spines[:].set_visible(False)
+        axis.tick_params(length=0)
+    axes[0].set_ylabel("y, m")
     for env, colour in enumerate(COLOURS):
         for plan in plans[env]:
-            axes[0].plot(*plan.T, color=colour, lw=0.9, ls=(0, (4, 2)), alpha=0.9)
-            axes[0].plot(*plan[-1], "*", color=colour, ms=9, mec="black", mew=0.5)
-    figure.savefig(PICTURES / "scenarios.png", dpi=90)
-    plt.close(figure)
+            axes[0].plot(*plan.T, color=colour, lw=1, ls=(0, (4, 2)))
+            axes[0].plot(*plan[-1], "*", color=colour, ms=12, mec="white", mew=0.8)
+    grey = {"color": "0.35"}
+    figure.legend(
+        handles=[
+            *(Line2D([], [], color=colour, lw=2, label=f"env {env}") for env, colour in enumerate(COLOURS)),
+            Line2D([], [], ls=(0, (4, 2)), lw=1, label="planned", **grey),
+            Line2D([], [], ls="", marker="o", ms=8, label="start", **grey),
+            Line2D([], [], ls="", marker="*", ms=12, label="goal", **grey),
+        ],
+        loc="outside lower center",
+        ncols=6,
+        frameon=False,
+        fontsize=9,
+    )
+    save_figure(figure, "scenarios")
 
 
 def portraits() -> None:
-    """Draw both robots in a room."""
-    scene = sn.Scene(sky=((0.75, 0.82, 0.9), (0.95, 0.95, 0.95)))
-    scene.add_module("room", sn.scenarios.Room(seed=2, size=(6, 5), obstacles=0))
-    scene.add_robot("diffdrive", name="left", pos=(0, 0.4, 0), yaw=-0.3)
-    scene.add_robot("holonomic", name="right", pos=(0, -0.4, 0), yaw=0.3)
-    scene.add_light("directional", direction=(-0.6, 0.3, -1), shadow=True)
+    """Draw both robots side by side."""
+    scene = sn.Scene()
+    scene.add_object(sn.Plane(rgba=(0.82, 0.83, 0.85, 1)), name="ground")
+    scene.add_robot("diffdrive", name="left", pos=(0, 0.3, 0), yaw=-0.4)
+    scene.add_robot("holonomic", name="right", pos=(0, -0.3, 0), yaw=0.4)
     scene.build()
+    scene.model.vis.global_.fovy = 18
     view = mujoco.MjvCamera()
-    view.lookat[:], view.distance, view.azimuth, view.elevation = (0, 0, 0.1), 1.7, 180, -30
-    image = scene.snapshot(width=720, height=360, camera=view)
-    figure = plt.figure(figsize=(8, 4))
-    figure.figimage(image, resize=True)
-    figure.savefig(PICTURES / "robots.png", dpi=90, pil_kwargs={"optimize": True})
-    plt.close(figure)
+    view.lookat[:], view.distance, view.azimuth, view.elevation = (0.02, 0, 0.07), 2.1, 180, -24
+    save_image(scene.snapshot(width=960, height=400, camera=view), "robots")
 
 
 if __name__ == "__main__":

@@ -137,7 +137,7 @@ def cameras() -> None:
     scene.add_object(sn.Box(size=(0.1, 0.1, 0.16), rgba=BLUE), name="box", pos=(-0.1, -0.1, 0.48), euler=(0, 0, 0.5))
     scene.add_object(sn.Cylinder(radius=0.04, height=0.2, rgba=GREEN), name="can", pos=(-0.12, 0.15, 0.5))
     camera = scene.add_sensor(
-        sn.Camera(pos=(0.75, -0.35, 0.85), lookat=(0, 0, 0.45), outputs=("rgb", "depth"), profile="rgbd", fov=50,
+        sn.Camera(pos=(0.75, -0.35, 1.0), lookat=(0, 0, 0.42), outputs=("rgb", "depth"), profile="rgbd", fov=42,
                   quality="high", draw_debug=True)
     )  # fmt: skip
     scene.add_light("directional", pos=(0, 0, 3), direction=(-0.4, 0.3, -1), intensity=0.6)
@@ -145,7 +145,7 @@ def cameras() -> None:
     scene.build(seed=1)
     scene.step()
     save_figure(camera.plot(), "cameras_plot", dpi=80)
-    save_image(scene.snapshot(**SIZE, camera=look((0.2, -0.1, 0.5), 2.0, 165, -18)), "cameras_at_work")
+    save_image(scene.snapshot(**SIZE, camera=look((0.25, -0.1, 0.52), 1.75, 75, -16)), "cameras_at_work")
 
 
 def presets() -> None:

@@ -17,6 +17,7 @@ from sensorium.generation import GenerateOptions
 from sensorium.generation.sources import make_task
 from sensorium.recording.image_reader import VideoReader
 from sensorium.tasks.tensor.episodes import TensorEpisodes
+from sensorium.viewer.data_lidars import StoredLidar, find_lidars
 from sensorium.viewer.data_source import POINTS, Series, Texts, as_columns, column_names
 from sensorium.worlds import Entity, Scene
 
@@ -49,6 +50,7 @@ class EpisodeSource:
         self._options = data.header["options"]
         self._readers: dict[str, VideoReader] = {}
         self._task: tasks.Task[Any] | TensorEpisodes | None = None
+        self._lidars: dict[str, StoredLidar] = {}
         self.choose(self.keys[0])
 
     # -- choosing an episode ------------------------------------------------------------------------------------------
@@ -75,6 +77,7 @@ class EpisodeSource:
         kinds = {name: _picture_kind(name, form) for name, form in self._formats.items()}
         self.images = {name: kind for name, kind in kinds.items() if kind is not None}
         self.names = sorted(episode.paths(), key=_rank)
+        self._lidars = find_lidars(episode, scene.model)
 
     def _reset(self, number: int) -> tuple[Scene, int]:
         """Reset the task to the start of an episode; return its scene and env."""
@@ -114,8 +117,13 @@ class EpisodeSource:
             world.bind("mocap_quat")[env, mocap] = torch.from_numpy(quat.astype(np.float64))
 
     def returns(self, step: int) -> dict[str, np.ndarray]:
-        """Return nothing: a dataset holds observations, which need not be distances."""
-        return {}
+        """Return where the rays of lidars ended whose distances are observations."""
+        if not self._lidars:
+            return {}
+        with self._episode.open_group() as group:
+            readings = {path: np.asarray(group[path][step]) for path in self._lidars}
+        world, env = self.scene.world, self.env
+        return {path: self._lidars[path].returns(world, env, reading) for path, reading in readings.items()}
 
     def image(self, name: str, step: int) -> np.ndarray:
         """Return a frame of a video."""

@@ -78,7 +78,7 @@ class Sliders:
         model = self._scene.model
         world.bind("qpos")[env, int(model.jnt_qposadr[index])] = value
         world.bind("qvel")[env, int(model.jnt_dofadr[index])] = 0.0
-        self._scene.forward()
+        self._scene.forward([env])
 
     def update(self, data: mujoco.MjData) -> None:
         """Move the sliders of joints to the current positions."""

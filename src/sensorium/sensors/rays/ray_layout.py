@@ -24,7 +24,8 @@ _RIM = 4
 _GOLDEN_ANGLE = math.pi * (3 - math.sqrt(5))
 _ECHOES = ("first", "second", "last", "strongest")
 """Kinds of echoes, in the order of the constants of ``lidar_kernels``."""
-_ALIGNMENTS = {"base": kernels.BASE, "yaw": kernels.YAW, "world": kernels.WORLD}
+ALIGNMENTS = {"base": kernels.BASE, "yaw": kernels.YAW, "world": kernels.WORLD}
+"""Option ``alignment`` -> its number in ``RayLayout.table``."""
 Rays = tuple[np.ndarray, np.ndarray]
 """Origins and unit directions, (n, 3) float32 each."""
 
@@ -70,11 +71,11 @@ class RayLayout:
             scale.append(directions[:, 0] if rig.is_depth else np.ones(rig.n_beams))
             bundle = _diverge(directions, rig)  # (turns * bundles, spread, 3)
             spread = bundle.shape[1]
-            starts.append(np.repeat(mount.pos + origins @ mount.matrix.T, spread, axis=0))
+            mounted = mount.pos + origins @ mount.matrix.T, directions @ mount.matrix.T
+            self.mounted_rays.append((mounted[0].astype(np.float32), mounted[1].astype(np.float32)))
+            starts.append(np.repeat(mounted[0], spread, axis=0))
             vectors.append(bundle.reshape(-1, 3) @ mount.matrix.T)
-            centres = starts[-1][::spread], vectors[-1][::spread]
-            self.mounted_rays.append((centres[0].astype(np.float32), centres[1].astype(np.float32)))
-            row[kernels.BODY], row[kernels.ALIGNMENT] = model.body(mount.body).id, _ALIGNMENTS[rig.alignment]
+            row[kernels.BODY], row[kernels.ALIGNMENT] = model.body(mount.body).id, ALIGNMENTS[rig.alignment]
             row[kernels.BEAMS], row[kernels.FIRST_BEAM] = rig.n_beams, beam
             row[kernels.BUNDLES], row[kernels.ECHOES] = rig.n_bundles, len(rig.power.echoes)
             row[kernels.N_TURNS] = rig.pattern.n_frames
@@ -139,13 +140,7 @@ class RayLayout:
         """
         body, alignment = self.table[position, kernels.BODY], self.table[position, kernels.ALIGNMENT]
         place, turn = (world.bind(name)[env, body].double().numpy(force=True) for name in ("xpos", "xmat"))
-        turn = turn.reshape(3, 3)
-        if alignment == kernels.YAW:
-            heading = math.atan2(turn[1, 0], turn[0, 0])
-            c, s = math.cos(heading), math.sin(heading)
-            turn = np.array([[c, -s, 0.0], [s, c, 0.0], [0.0, 0.0, 1.0]])
-        elif alignment == kernels.WORLD:
-            turn = np.eye(3)
+        turn = mounting_turn(turn.reshape(3, 3), alignment)
         beams, bundles = np.arange(len(distances)), self.table[position, kernels.BUNDLES]
         rays = beams % bundles
         if turns is not None:
@@ -155,6 +150,17 @@ class RayLayout:
         along = np.where(np.isfinite(distances), distances, np.nan) / self.scale[first : first + len(starts)]
         begin = place + starts @ turn.T
         return begin, begin + along[:, None] * (vectors @ turn.T)
+
+
+def mounting_turn(turn: np.ndarray, alignment: int) -> np.ndarray:
+    """Return the rotation (3, 3) of the frame in which a sensor is mounted, of the rotation of its link."""
+    if alignment == kernels.WORLD:
+        return np.eye(3)
+    if alignment == kernels.BASE:
+        return turn
+    heading = math.atan2(turn[1, 0], turn[0, 0])
+    c, s = math.cos(heading), math.sin(heading)
+    return np.array([[c, -s, 0.0], [s, c, 0.0], [0.0, 0.0, 1.0]])
 
 
 class ReadingLayout(NamedTuple):

@@ -79,7 +79,8 @@ class WalkConfig(TensorTaskConfig):
     """Seconds after which the command changes."""
     action_scale: float | None = Field(default=None, gt=0)
     """Change of a joint's target for an action of 1, rad. Default: for each joint what changes the torque of its servo
-    by 40% of the maximum, and 0.25 rad if it has none. So soft and stiff robots explore alike."""
+    by 40% of the maximum, and 0.25 rad if it has none. So the first policies of soft and stiff robots use similar
+    shares of their torque."""
     fall_tilt: float = Field(default=1.0, gt=0)
     """Tilt of the torso at which the robot has fallen, rad."""
     fall_height: float = Field(default=0.5, gt=0, lt=1)
