@@ -26,7 +26,8 @@ def dog() -> str:
         motors += "".join(f'<position name="{name}_{j}" joint="{name}_{j}"/>' for j in ("hip", "thigh", "calf"))
         keys += " 0 0.8 -1.6"
     return (
-        '<mujoco model="dog"><default><joint armature="0.01" damping="0.5"/><position kp="60"/></default><worldbody>'
+        '<mujoco model="dog"><compiler angle="radian"/>'
+        '<default><joint armature="0.01" damping="0.5"/><position kp="60"/></default><worldbody>'
         f'<body name="torso" pos="0 0 0.4"><freejoint/><geom type="box" size="0.25 0.1 0.06" mass="5"/>{legs}</body>'
         f"</worldbody><actuator>{motors}</actuator>"
         f'<keyframe><key name="home" qpos="0 0 0.31 1 0 0 0{keys}"/></keyframe></mujoco>'

@@ -680,14 +680,19 @@ def test_the_base_pose_follows_every_change_of_the_state():
     assert len(set(seen)) == len(seen)
 
 
-@pytest.mark.parametrize("name", ["quadruped", "humanoid"])
+@pytest.mark.parametrize("name", names())
 def test_joints_reach_what_can_be_commanded(name):
-    from sensorium.robots.catalogue import MODELS
-
-    model = mujoco.MjModel.from_xml_path(str(MODELS / f"{name}.xml"))
-    for actuator in range(model.nu):
+    scene = sn.Scene(dt=0.02)
+    scene.add_robot(name, name="robot")
+    scene.build()
+    model = scene.model
+    is_servo = (model.actuator_trntype == mujoco.mjtTrn.mjTRN_JOINT) & (model.actuator_biasprm[:, 1] < 0)
+    for actuator in np.flatnonzero(is_servo & (model.actuator_ctrllimited == 1)):
         joint = model.actuator_trnid[actuator, 0]
-        np.testing.assert_allclose(model.jnt_range[joint], model.actuator_ctrlrange[actuator], rtol=1e-6)
+        if model.jnt_limited[joint]:
+            low, high = model.actuator_ctrlrange[actuator] / model.actuator_gear[actuator, 0]
+            assert model.jnt_range[joint, 0] <= low + 1e-6
+            assert model.jnt_range[joint, 1] >= high - 1e-6
 
 
 @pytest.mark.parametrize(("name", "sag"), [("quadruped", 0.035), ("humanoid", 0.01)])

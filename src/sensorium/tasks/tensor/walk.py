@@ -118,8 +118,8 @@ class Walk(TensorTask[WalkConfig]):
     def scene_options(self) -> dict[str, Any]:
         options: dict[str, Any] = {"integrator": "implicitfast", "cone": "pyramidal"}
         if self.config.device != "cpu":
-            # On a GPU all envs iterate as long as the slowest. With a policy that walks, the quadruped needs 3.3
-            # iterations in the mean and 7 at most; see "Solver iterations" in docs/benchmarks.md for the error.
+            # On a GPU all envs iterate as long as the slowest. With a policy that walks, the quadruped needs 2.3
+            # iterations in the mean and 5 at most; see "Solver iterations" in docs/benchmarks.md for the error.
             options |= {"iterations": 6, "ls_iterations": 10}
         return options
 
