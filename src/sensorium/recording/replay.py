@@ -139,7 +139,7 @@ def _check_resumed(folder: Path, options_form: dict[str, Any], recording: Record
     missing = missing_in(config)
     if missing:
         raise DatasetError(
-            f"{folder / CONFIG} is damaged: it lacks {shorten(missing)}, or has wrong values; replace it with --overwrite"
+            f"{folder / CONFIG} is damaged: it lacks {shorten(missing)}, or has wrong values; use --overwrite"
         )
     header = config.get("replay")
     if header is None:
