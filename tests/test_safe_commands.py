@@ -150,6 +150,18 @@ def test_writers_replace_links(tmp_path, victim, monkeypatch):
     assert not video.is_symlink()
 
 
+def test_trials_of_output_folders_touch_no_file(tmp_path, victim):
+    from sensorium.cli.arguments import check_output
+
+    folder = tmp_path / "out"
+    folder.mkdir()
+    (folder / ".sensorium").symlink_to(victim)
+    before = victim.stat().st_mtime_ns
+    check_output("--out", folder)
+    assert [path.name for path in folder.iterdir()] == [".sensorium"]
+    assert victim.stat().st_mtime_ns == before
+
+
 def test_export_does_not_empty_a_linked_folder(tmp_path, victim):
     from sensorium.datasets.export.folder import whole_folder
 
