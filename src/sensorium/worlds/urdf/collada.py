@@ -17,7 +17,7 @@ from sensorium.worlds.markup import Node, parse
 _MAX_DEPTH = 64
 """Max nesting depth of nodes of a scene."""
 _MAX_NODES = 10_000
-"""Max number of nodes of a scene and of their geometries, since nodes that instance others can make a small file huge."""
+"""Max number of nodes of a scene and of their geometries. A small file can instance the same ones many times."""
 MAX_COORDINATE = 1e6
 """Max coordinate of a vertex, m: MuJoCo stores them in single precision."""
 _MAX_TRIANGLES = 10_000_000
