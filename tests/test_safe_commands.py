@@ -216,3 +216,28 @@ def test_generate_refuses_links_that_leave_the_folder(tmp_path, victim):
     (folder / "failed").symlink_to(tmp_path, target_is_directory=True)
     with pytest.raises(sn.DatasetError, match="is a link that leads out of"):
         generate(GenerateOptions(task="balance", policy="random", episodes=1, envs=1), folder)
+
+
+# -- names ------------------------------------------------------------------------------------------------------------
+
+
+def test_names_of_folders_and_metrics_are_no_markup(monkeypatch, capsys):
+    from types import SimpleNamespace
+
+    from sensorium.cli.evaluate import Evaluate
+
+    result = SimpleNamespace(metrics={"[/b]": 1.0}, fraction=None, mean=1.0, returns=[1.0], success=1.0)
+    monkeypatch.setattr(Evaluate, "_evaluate", lambda self: result)
+    assert main(["evaluate", "run[/red]"]) == 0
+    printed = capsys.readouterr().out
+    assert "run[/red]" in printed
+    assert "[/b]" in printed
+
+
+def test_texts_of_twins_are_no_markup():
+    from sensorium.fit import Estimate, Twin
+
+    estimate = Estimate(name="acc[/b]", value=1.0, interval=(0.9, 1.1), unit="[/m]", identifiable=True, reason="[/x]")
+    twin = Twin(kind="IMU", estimates={"acc[/b]": estimate})
+    assert "acc[/b]" in str(twin)
+    assert "&lt;" in Twin(kind="<script>", estimates={})._repr_html_()
