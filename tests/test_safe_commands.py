@@ -60,6 +60,15 @@ def test_no_module_of_the_working_folder_is_imported(recorded, trap, workers):
     assert not (trap / "SPRUNG").exists()
 
 
+def test_python_m_does_not_search_the_working_folder(recorded, trap):
+    paths = [path for path in sys.path if path and path != str(trap)]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+    command = [sys.executable, "-m", "sensorium", "validate", str(recorded)]
+    done = subprocess.run(command, cwd=trap, env=environment, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert not (trap / "SPRUNG").exists()
+
+
 @pytest.mark.slow
 def test_a_module_of_the_working_folder_needs_its_path(recorded, trap):
     done = run(trap, "replay", recorded, "--out", "seen", "--module", "own_sensors")
