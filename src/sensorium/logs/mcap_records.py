@@ -50,7 +50,7 @@ class RecordReader:
                     yield from self._take(record)
                     continue
                 try:
-                    _check_size(record)
+                    _check_size(record.compression, record.data, record.uncompressed_size)
                     inner = reader.breakup_chunk(record, validate_crc=True)
                 except errors.UnsupportedCompressionError as error:
                     raise DatasetError(f"its chunks cannot be read: {error}") from None
@@ -124,15 +124,19 @@ class RecordReader:
             self._channels = {**summary.channels, **self._channels}
 
 
-def _check_size(chunk: Any) -> None:
+def _check_size(compression: str, data: bytes, size: int) -> None:
     """Check that a chunk fits in memory before it is decompressed: a few kB can hold many GB of zeros.
+
+    Args:
+        compression: name of the compression.
+        data: the compressed data.
+        size: uncompressed size that the chunk names, bytes.
 
     Raises:
         ValueError: it does not fit, or its compressed data has another size than it says.
     """
-    size = chunk.uncompressed_size
-    if chunk.compression == "zstd":
-        held = load_mcap("zstandard").frame_content_size(chunk.data)  # -1: unknown; the reader limits it to ``size``
+    if compression == "zstd":
+        held = load_mcap("zstandard").frame_content_size(data)  # -1: unknown; the reader limits it to ``size``
         if held not in (-1, size):
             raise ValueError(f"its data has {held} bytes instead of {size}")
     free = _system.free_memory()

@@ -81,9 +81,7 @@ class Recording:
         self.config = read_config(self.folder)
         missing = missing_in(self.config)
         if missing:
-            raise DatasetError(
-                f"{self.folder / CONFIG} is damaged: it lacks {shorten(missing)}, or has wrong values; restore a backup"
-            )
+            raise DatasetError(f"{self.folder / CONFIG} is damaged: it lacks {shorten(missing)}; restore a backup")
         self._fields = {form["name"]: RowField.from_json(form) for form in self.config["fields"]}
         self._others: dict[str, list[str]] = dict(self.config["others"])
         self.dt = float(self.config["dt"])
