@@ -6,6 +6,7 @@
 import csv
 import json
 import random
+import re
 import shutil
 import tempfile
 import time
@@ -22,18 +23,23 @@ import torch
 import yaml
 from conftest import ARM
 from gymnasium import spaces
+from PIL import Image
 from test_recording import box_scene
+from test_urdf_lenient import painted, text_stl
 
 import sensorium as sn
 from sensorium.deploy import onnx_file
 from sensorium.deploy.contract import METADATA
 from sensorium.files import json_with_checksum, parse_json
+from sensorium.worlds.urdf import read_urdf
 
 WALK = Path(__file__).parent / "data" / "walk"
 IMAGES = ("rgb", "depth")
 CONTRACT = WALK.parent / "balance_contract.json"
 OTHER_VALUES = (None, True, -1, 0, 10**18, 0.5, 1e308, "", "x", "../x", "no\0name", [], {}, [None], [[]], {"a": None})
 """Values that replace one value of a JSON or YAML file."""
+OTHER_WORDS = (b"", b"x", b"#x", b"0", b"-1", b"1e308", b"nan", b"9" * 30, b"1000000000000", b"4 -3000000000000")
+"""Words that replace one word of an XML or STL file."""
 
 
 @dataclass(frozen=True)
@@ -204,7 +210,23 @@ izz="1"/></inertial><collision><geometry><box size="1 1 1"/></geometry></collisi
 <mass value="1"/><inertia ixx="1" ixy="0" ixz="0" iyy="1" iyz="0" izz="1"/></inertial></link><joint name="j"
 type="revolute"><parent link="base"/><child link="tip"/><axis xyz="0 0 1"/><limit lower="-1" upper="1" effort="1"
 velocity="1"/></joint></robot>"""
+MESH = """<robot name="r"><link name="base"><inertial><mass value="1"/><inertia ixx="1" ixy="0" ixz="0" iyy="1" iyz="0"
+izz="1"/></inertial><visual><geometry><mesh filename="a.{0}"/></geometry></visual><collision><geometry><mesh
+filename="a.{0}"/></geometry></collision></link></robot>"""
 TILES = '<tile_map tile_size="0.5"><tile kind="a" height="0.1"/><row>aa</row><row>aa</row></tile_map>'
+
+
+def make_mesh(suffix: str, content: Callable[[], bytes]) -> Callable[[Path], object]:
+    def make(folder: Path) -> None:
+        (folder / "robot.urdf").write_text(MESH.format(suffix))
+        (folder / f"a.{suffix}").write_bytes(content())
+        Image.fromarray(np.full((4, 4, 3), 200, np.uint8)).save(folder / "photo.png")
+
+    return make
+
+
+def read_mesh(folder: Path) -> None:
+    read_urdf(folder / "robot.urdf", strict=False).spec().compile()
 
 
 def read_robot(name: str) -> Callable[[Path], object]:
@@ -270,6 +292,8 @@ KINDS = {
     ),
     "MJCF model": FileKind(make_model, read_robot("a.xml")),
     "URDF model": FileKind(lambda folder: (folder / "a.urdf").write_text(URDF), read_robot("a.urdf")),
+    "COLLADA mesh": FileKind(make_mesh("dae", painted), read_mesh, "[ap]*.[dp]*"),
+    "STL mesh": FileKind(make_mesh("stl", text_stl), read_mesh, "a.stl"),
     "tile map": FileKind(
         lambda folder: (folder / "a.xml").write_text(TILES), lambda folder: sn.TileMap.from_xml(folder / "a.xml")
     ),
@@ -298,6 +322,8 @@ def damage(data: bytes, suffix: str, rng: random.Random) -> tuple[bytes, str]:
     ways = ["flip", "flip", "cut", "zeros", "repeat"]
     if suffix in (".json", ".yaml", ".jsonl"):
         ways += ["value"] * 5
+    if suffix in (".xml", ".urdf", ".dae", ".stl"):
+        ways += ["word"] * 5
     way = rng.choice(ways)
     place = rng.randrange(len(data)) if data else 0
     if way == "value":
@@ -305,6 +331,10 @@ def damage(data: bytes, suffix: str, rng: random.Random) -> tuple[bytes, str]:
             return change_value(data, suffix, rng)
         except (ValueError, IndexError):
             way = "flip"
+    if way == "word":
+        found = rng.choice(list(re.finditer(rb"[-+\w.#]+", data)))
+        word = rng.choice(OTHER_WORDS)
+        return data[: found.start()] + word + data[found.end() :], f"{found[0]!r} at {found.start()} = {word!r}"
     if way == "flip" and data:
         bit = rng.randrange(8)
         return data[:place] + bytes([data[place] ^ 1 << bit]) + data[place + 1 :], f"bit {bit} of byte {place}"

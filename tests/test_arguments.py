@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -145,3 +146,14 @@ def test_steps_have_a_limit():
         with pytest.raises(sn.OptionError, match=r"count must be an integer in \[0, 1000000000\]"):
             scene.step(count=count)
     assert scene.step_count == 0
+
+
+def test_options_keep_their_signatures():
+    class Lamp(sn.Options):
+        watts: float = 5.0
+
+        def __init__(self, watts: float) -> None:
+            super().__init__(watts=watts)
+
+    sn.Options()
+    assert [*inspect.signature(Lamp).parameters] == ["watts"]

@@ -249,3 +249,22 @@ def test_a_urdf_follows_a_log_in_time_since_1970(tmp_path):
     assert abs(lags["robot_imu.ang_vel"]) < 2e-4
     assert abs(lags["robot_imu.lin_acc"]) < 5e-4
     assert found.holds, str(found)
+
+
+@pytest.mark.parametrize(("said", "free", "match"), [(1000, 2**40, "instead of 1000"), (2**24, 2**20, "of memory are")])
+def test_chunks_that_do_not_fit_in_memory_are_not_decompressed(tmp_path, monkeypatch, said, free, match):
+    """A chunk of some hundred bytes that holds 16 MiB of zeros; files of 1 MB could hold 20 GB."""
+    zstandard, records = pytest.importorskip("zstandard"), pytest.importorskip("mcap.records")
+    builder = pytest.importorskip("mcap.data_stream").RecordBuilder()
+    data = zstandard.compress(bytes(2**24))
+    builder.write(b"\x89MCAP0\r\n")
+    records.Header("ros2", "").write(builder)
+    records.Chunk("zstd", data, 0, 0, 0, said).write(builder)
+    records.DataEnd(0).write(builder)
+    records.Footer(0, 0, 0).write(builder)
+    builder.write(b"\x89MCAP0\r\n")
+    (tmp_path / "a.mcap").write_bytes(builder.end())
+    monkeypatch.setattr("sensorium._system.free_memory", lambda: free)
+    monkeypatch.setattr("mcap.stream_reader.breakup_chunk", None)
+    with pytest.raises(sn.DatasetError, match=match):
+        sn.logs.read(tmp_path / "a.mcap")

@@ -83,14 +83,6 @@ def test_hdf5_writers_raise_and_do_not_crash(tmp_path, writer):
     assert done.returncode == 0, done.stderr[-2000:]
 
 
-@pytest.fixture(scope="module")
-def data(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("full") / "data"
-    options = {"max_steps": 150, "fall": 3, "range": 50}
-    generate(GenerateOptions(task="balance", policy="random", episodes=4, envs=2, options=options), folder)
-    return folder
-
-
 @pytest.fixture
 def small_disk(tmp_path):
     disk = tmp_path / "disk"
@@ -100,6 +92,62 @@ def small_disk(tmp_path):
         pytest.skip("mounting a small disk needs root")
     yield disk
     subprocess.run(["umount", disk], check=True)
+
+
+SAVE_MEMORY = """
+import os, sys
+from pathlib import Path
+import numpy as np
+from gymnasium import spaces
+import sensorium as sn
+
+disk = Path(sys.argv[1])
+memory = sn.entities.Memory(spaces.Dict({"imu": spaces.Box(-1, 1, (300,))}), spaces.Box(-1, 1, (2,)), 512, 2)
+zeros, flags = {"imu": np.zeros((2, 300))}, np.zeros(2, bool)
+
+def add():
+    memory.add(zeros, np.zeros((2, 2)), np.zeros(2), zeros, flags, flags)
+
+add()
+memory.save(disk / "a")
+for _ in range(200):
+    add()
+try:
+    memory.save(disk / "a")
+except sn.DatasetError as error:
+    assert "No space left on device" in str(error)
+else:
+    raise AssertionError
+assert os.listdir(disk) == ["a"]
+assert len(sn.entities.Memory.load(disk / "a")) == 2
+"""
+
+
+def test_a_memory_on_a_full_disk_raises_and_keeps_the_old_save(small_disk):
+    command = [sys.executable, "-c", SAVE_MEMORY, str(small_disk)]
+    done = subprocess.run(command, capture_output=True, text=True, env=ENVIRONMENT)
+    assert done.returncode == 0, done.stderr[-2000:]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("algorithm", "steps"), [("sac", 16), ("ppo", 512)])
+def test_training_on_a_full_disk_says_so(tmp_path, algorithm, steps):
+    pytest.importorskip("rsl_rl" if algorithm == "ppo" else "stable_baselines3")
+    words = ["train", "balance", "--algorithm", algorithm, "--steps", steps, "--envs", "2", "--episodes", "1"]
+    limit = 20_000  # less than a checkpoint, more than the pictures and the logs
+    done = run(limit, *words, "--evaluate-every", "100000", "--no-tensorboard", "--out", tmp_path / "run")
+    assert done.returncode == 1, done.stderr
+    assert "File too large" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not [path for path in tmp_path.rglob("*") if path.name.startswith(".") or ".part" in path.name]
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("full") / "data"
+    options = {"max_steps": 150, "fall": 3, "range": 50}
+    generate(GenerateOptions(task="balance", policy="random", episodes=4, envs=2, options=options), folder)
+    return folder
 
 
 LIMITED = """

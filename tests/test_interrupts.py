@@ -12,6 +12,8 @@ from gl import needs_gl
 from test_recording import ENVIRONMENT, record
 
 import sensorium as sn
+from sensorium.cli import main
+from sensorium.cli.train import Train
 from sensorium.generation import GenerateOptions, generate
 
 RUN = "import sys; from sensorium.cli import main; sys.exit(main())"
@@ -175,6 +177,22 @@ def test_interrupts_while_a_command_imports_other_packages(tmp_path, module, num
     code = INTERRUPT_AT_IMPORT.format(number=int(number))
     process = start(module, "plot", "IMU", "--out", tmp_path / "a.png", code=code)
     assert "nothing was kept" in last_line(process, number)
+
+
+@SIGNALS
+def test_interrupts_while_options_are_parsed(monkeypatch, capsys, number):
+    monkeypatch.setattr("sensorium.cli._parse", lambda *_: os.kill(os.getpid(), number))
+    assert main(["plot", "IMU"]) == 128 + number
+    assert capsys.readouterr().err == "sensorium plot: interrupted; nothing was kept; run it again\n"
+
+
+def test_an_interrupted_training_says_what_is_kept(tmp_path):
+    command = Train("balance", tmp_path)
+    assert command.interrupted == "nothing was kept; run it again"
+    (tmp_path / "config.json").touch()
+    assert "no checkpoint yet; begin again with --resume" in command.interrupted
+    (tmp_path / "checkpoints" / "000000000016").mkdir(parents=True)
+    assert "are kept; continue with --resume" in command.interrupted
 
 
 INTERRUPTED_BUILDS = """

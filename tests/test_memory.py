@@ -282,6 +282,19 @@ def test_save_keeps_the_rings_and_only_replaces_older_saves(tmp_path):
     assert (tmp_path / "else" / "thesis.txt").exists()
 
 
+def test_save_removes_what_killed_processes_left_and_follows_no_link(tmp_path):
+    memory = Memory(SPACE, ACTION, capacity=8, n_envs=4)
+    memory.add(**transitions(range(4)))
+    memory.save(tmp_path / "real")
+    before = (tmp_path / "real" / "memory.json").stat().st_ino
+    (tmp_path / "memory").symlink_to(tmp_path / "real")
+    (tmp_path / ".memory-0123456789abcdef").mkdir()
+    memory.save(tmp_path / "memory")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["memory", "real"]
+    assert not (tmp_path / "memory").is_symlink()
+    assert (tmp_path / "real" / "memory.json").stat().st_ino == before
+
+
 def test_damaged_saves_are_refused(tmp_path):
     with pytest.raises(sn.DatasetError, match=r"memory\.json is missing"):
         Memory.load(tmp_path)

@@ -197,6 +197,40 @@ def test_check_reports_missing_config_keys(tmp_path, key):
         sn.datasets.open(tmp_path / "a")
 
 
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("n_steps", []),
+        ("files", []),
+        ("fields", [{}]),
+        ("others", {"a": 3}),
+        ("scene.n_envs", 10**9),
+        ("scene.n_envs", 0),
+        ("replay", {}),
+        (
+            "replay",
+            {"images": {}, "interval": 0, "frames": 1, "options": {"options": {}}, "source": "a", "source_steps": 1},
+        ),
+    ],
+)
+def test_check_reports_config_values_that_cannot_be_used(tmp_path, key, value):
+    record(tmp_path / "a")
+    *above, name = key.split(".")
+    with edited_config(tmp_path / "a") as config:
+        (config[above[0]] if above else config)[name] = value
+    assert f"config.json lacks '{key}" in str(sn.recording.check(tmp_path / "a", repair=True))
+    with pytest.raises(sn.DatasetError, match=f"lacks '{key}"):
+        sn.recording.Recording(tmp_path / "a")
+
+
+@pytest.mark.parametrize("change", [{"kind": "../x"}, {"kind": []}, {"shape": [10**9, 2]}, {"fps": 0}, {"dtype": None}])
+def test_image_headers_are_checked(change):
+    header = image_files.image_header("depth", "float32", (24, 32), 10.0)
+    assert image_files.is_image_header(header)
+    assert not image_files.is_image_header({**header, **change})
+    assert not image_files.is_image_header({name: value for name, value in header.items() if name not in change})
+
+
 def test_check_reports_permuted_values(tmp_path):
     record(tmp_path / "a")
     with edited_chunk(tmp_path / "a" / "state" / "common" / "00000000.h5") as file:

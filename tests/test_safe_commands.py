@@ -60,6 +60,15 @@ def test_no_module_of_the_working_folder_is_imported(recorded, trap, workers):
     assert not (trap / "SPRUNG").exists()
 
 
+def test_python_m_does_not_search_the_working_folder(recorded, trap):
+    paths = [path for path in sys.path if path and path != str(trap)]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+    command = [sys.executable, "-m", "sensorium", "validate", str(recorded)]
+    done = subprocess.run(command, cwd=trap, env=environment, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert not (trap / "SPRUNG").exists()
+
+
 @pytest.mark.slow
 def test_a_module_of_the_working_folder_needs_its_path(recorded, trap):
     done = run(trap, "replay", recorded, "--out", "seen", "--module", "own_sensors")
@@ -150,6 +159,18 @@ def test_writers_replace_links(tmp_path, victim, monkeypatch):
     assert not video.is_symlink()
 
 
+def test_trials_of_output_folders_touch_no_file(tmp_path, victim):
+    from sensorium.cli.arguments import check_output
+
+    folder = tmp_path / "out"
+    folder.mkdir()
+    (folder / ".sensorium").symlink_to(victim)
+    before = victim.stat().st_mtime_ns
+    check_output("--out", folder)
+    assert [path.name for path in folder.iterdir()] == [".sensorium"]
+    assert victim.stat().st_mtime_ns == before
+
+
 def test_export_does_not_empty_a_linked_folder(tmp_path, victim):
     from sensorium.datasets.export.folder import whole_folder
 
@@ -204,3 +225,28 @@ def test_generate_refuses_links_that_leave_the_folder(tmp_path, victim):
     (folder / "failed").symlink_to(tmp_path, target_is_directory=True)
     with pytest.raises(sn.DatasetError, match="is a link that leads out of"):
         generate(GenerateOptions(task="balance", policy="random", episodes=1, envs=1), folder)
+
+
+# -- names ------------------------------------------------------------------------------------------------------------
+
+
+def test_names_of_folders_and_metrics_are_no_markup(monkeypatch, capsys):
+    from types import SimpleNamespace
+
+    from sensorium.cli.evaluate import Evaluate
+
+    result = SimpleNamespace(metrics={"[/b]": 1.0}, fraction=None, mean=1.0, returns=[1.0], success=1.0)
+    monkeypatch.setattr(Evaluate, "_evaluate", lambda self: result)
+    assert main(["evaluate", "run[/red]"]) == 0
+    printed = capsys.readouterr().out
+    assert "run[/red]" in printed
+    assert "[/b]" in printed
+
+
+def test_texts_of_twins_are_no_markup():
+    from sensorium.fit import Estimate, Twin
+
+    estimate = Estimate(name="acc[/b]", value=1.0, interval=(0.9, 1.1), unit="[/m]", identifiable=True, reason="[/x]")
+    twin = Twin(kind="IMU", estimates={"acc[/b]": estimate})
+    assert "acc[/b]" in str(twin)
+    assert "&lt;" in Twin(kind="<script>", estimates={})._repr_html_()

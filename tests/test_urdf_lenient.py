@@ -88,33 +88,6 @@ def test_units_and_transforms_are_applied_in_order_and_mirrors_keep_the_outside(
         assert volume(mesh) == pytest.approx(2e-6 * SIZE.prod())
 
 
-DOUBLED = '<node id="n0"/>' + "".join(
-    f'<node id="n{k + 1}"><instance_node url="#n{k}"/><instance_node url="#n{k}"/></node>' for k in range(40)
-)
-"""Nodes that each instance the one before twice: 2^40 in all."""
-
-
-@pytest.mark.parametrize(
-    ("content", "match"),
-    [
-        (b"not xml", "not a valid COLLADA file: .*malformed XML"),
-        (b"<robot/>", "its root is <robot>"),
-        (collada(""), "it has no triangles"),
-        (collada(BOXES["triangles"].replace("<p>0", "<p>8")), "index of <triangles> is out of range"),
-        (collada(BOXES["triangles"].replace("<p>0", "<p>x")), "invalid literal"),
-        (collada(BOXES["polylist"].replace("<vcount>4", "<vcount>5")), "<vcount> does not fit <p>"),
-        (collada(BOXES["triangles"], points=np.full((8, 3), np.nan)), "three finite numbers"),
-        (collada(BOXES["triangles"]).replace(b'source="#places"', b'source="#none"'), "KeyError 'none'"),
-        (collada("", node='<node id="n"><instance_node url="#n"/></node>'), "nested too deeply, or too many"),
-        (collada("", node=DOUBLED), "nested too deeply, or too many"),
-        (collada(BOXES["triangles"], node="<skew>0 0 0 0 0 0 0</skew>"), "<skew> is not supported"),
-    ],
-)
-def test_invalid_collada_raises_value_error(content, match):
-    with pytest.raises(ValueError, match=match):
-        read_collada(content, "box.dae")
-
-
 def painted():
     """Return a box with two red sides, two with a texture and two without a material."""
     sides = [
@@ -144,6 +117,56 @@ def painted():
     return collada("".join(sides), effects=effects, materials=materials, extra=extra).replace(
         b"</image></library_materials>", b"</image></library_images>"
     )
+
+
+LAUGHS = b"""<!DOCTYPE COLLADA [<!ENTITY a "ha"><!ENTITY b "&a;&a;&a;&a;&a;&a;&a;&a;">]>"""
+"""Entities that are made of others many times, a small file that would fill the memory."""
+DOUBLED = '<node id="n0"/>' + "".join(
+    f'<node id="n{k + 1}"><instance_node url="#n{k}"/><instance_node url="#n{k}"/></node>' for k in range(40)
+)
+"""Nodes that each instance the one before twice: 2^40 in all."""
+
+
+@pytest.mark.parametrize(
+    ("content", "match"),
+    [
+        (b"not xml", "not a valid COLLADA file: .*malformed XML"),
+        (b"<robot/>", "its root is <robot>"),
+        (collada(""), "it has no triangles"),
+        (collada(BOXES["triangles"].replace("<p>0", "<p>8")), "index of <triangles> is out of range"),
+        (collada(BOXES["triangles"].replace("<p>0", "<p>x")), "invalid literal"),
+        (collada(BOXES["polylist"].replace("<vcount>4", "<vcount>5")), "<vcount> does not fit <p>"),
+        (collada(BOXES["triangles"], points=np.full((8, 3), np.nan)), "three finite numbers"),
+        (collada(BOXES["triangles"]).replace(b'source="#places"', b'source="#none"'), "KeyError 'none'"),
+        (collada("", node='<node id="n"><instance_node url="#n"/></node>'), "nested too deeply, or too many"),
+        (collada("", node=DOUBLED), "nested too deeply, or too many"),
+        (collada(BOXES["polylist"].replace("<vcount>4 4", "<vcount>1000000000000 -999999999992")), "does not fit"),
+        (collada(BOXES["triangles"].replace("<p>0", f"<p>{'9' * 30}")), "too large"),
+        (collada(BOXES["triangles"]).replace(b'stride="3"', b'stride="0"'), "by zero"),
+        (collada(BOXES["triangles"]).replace(b'stride="3"', b'stride="1000000000000000000000"'), "COLLADA"),
+        (collada(BOXES["triangles"]).replace(b'semantic="POSITION"', b'semantic="x"'), "needs an input POSITION"),
+        (collada(BOXES["triangles"], node="<rotate>0 0 0 90</rotate>"), "not finite, or too large"),
+        (collada(BOXES["triangles"], unit='<unit meter="1e300"/>'), "not finite, or too large"),
+        (
+            collada(BOXES["triangles"], node='<instance_geometry url="#box"/>' * 20_000),
+            "nested too deeply, or too many",
+        ),
+        (painted().replace(b"<color>1 0.25 0 1", b"<color>nan 0.25 0 1"), "<color> must be three finite numbers"),
+        (LAUGHS + collada(BOXES["triangles"]).split(b"?>", 1)[1], "entity declarations are not supported"),
+        (collada(BOXES["triangles"], node="<skew>0 0 0 0 0 0 0</skew>"), "<skew> is not supported"),
+    ],
+)
+def test_invalid_collada_raises_value_error(content, match):
+    with pytest.raises(ValueError, match=match):
+        read_collada(content, "box.dae")
+
+
+def test_collada_files_with_too_many_triangles_are_refused(monkeypatch):
+    content = collada(BOXES["triangles"], node='<instance_geometry url="#box"/>' * 9)
+    assert sum(len(mesh.faces) for mesh in read_collada(content, "box.dae")) == 120
+    monkeypatch.setattr("sensorium.worlds.urdf.collada._MAX_TRIANGLES", 119)
+    with pytest.raises(ValueError, match="more than 119 triangles"):
+        read_collada(content, "box.dae")
 
 
 def test_colours_of_materials_are_kept_and_textures_become_their_mean(tmp_path):

@@ -6,8 +6,12 @@ This module imports only the standard library, so that Ctrl-C ends a command qui
 from __future__ import annotations
 
 import os
-import signal
 import sys
+
+if __name__ == "__main__" and sys.path[:1] == [os.getcwd()] != [os.path.dirname(os.path.dirname(__file__))]:
+    del sys.path[0]  # `python -m` searches the working folder first: a file there could replace any module
+
+import signal
 
 
 def main() -> int:

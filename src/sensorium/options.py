@@ -54,6 +54,12 @@ class Options(BaseModel):
         raise OptionError(message)
 
     @classmethod
+    def __pydantic_on_complete__(cls) -> None:
+        super().__pydantic_on_complete__()
+        if cls is Options:  # subclasses whose validators are not built yet would inherit it. Seen with pydantic 2.14.
+            del cls.__signature__
+
+    @classmethod
     def option_names(cls) -> list[str]:
         """Return the names that the constructor takes, for messages."""
         return list(cls.model_fields)

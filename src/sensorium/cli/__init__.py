@@ -101,10 +101,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         hint = did_you_mean(name, [*_COMMANDS, *_ALIASES])
         return _report("sensorium", f"there is no command {name!r}{hint}; run `sensorium --help` for a list", USAGE)
     try:
-        with plain_output():
+        with interrupt_on_sigterm(), plain_output():
             command, unknown = _parse(given or ["--help"], _ALIASES.get(name, name))
-    except KeyboardInterrupt:
-        return _report(f"sensorium {name}", "interrupted; nothing was kept; run it again", INTERRUPTED)
+    except KeyboardInterrupt as error:
+        status = TERMINATED if isinstance(error, Terminated) else INTERRUPTED
+        return _report(f"sensorium {name}", "interrupted; nothing was kept; run it again", status)
     except SystemExit as exit:  # tyro printed the help (0) or what is wrong with the options (2)
         return exit.code if isinstance(exit.code, int) else USAGE
     if unknown:

@@ -11,6 +11,7 @@ from typing import Any
 import tyro
 
 from sensorium.errors import OptionError, SensoriumError
+from sensorium.files import create, temporary_path
 
 
 def default(text: str, metavar: str | None = None, aliases: tuple[str, ...] = ()) -> object:
@@ -84,10 +85,10 @@ def check_output(option: str, folder: Path | None) -> None:
     """
     if folder is None:
         return
-    trial = folder / ".sensorium"
+    trial = temporary_path(folder / "trial")
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        trial.touch()
+        create(trial).close()
         trial.unlink()
     except OSError as error:
         raise OptionError(f"{option}: cannot write to {folder}: {error.strerror}; choose another folder") from None

@@ -61,7 +61,7 @@ class Evaluate:
         returns = (f"{value:.1f}" for value in (result.mean, min(result.returns), max(result.returns)))
         metrics = (f"{value:.3f}" for value in result.metrics.values())
         table.add_row(str(len(result.returns)), *returns, fraction, f"{result.success:.0%}", *metrics)
-        Console().print(table)
+        Console(markup=False, emoji=False).print(table)  # names of users are no markup
         if self.json is not None:
             self.json.parent.mkdir(parents=True, exist_ok=True)
             figures = {**result.summary(), "each": result.model_dump(mode="json")}

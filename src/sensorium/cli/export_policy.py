@@ -58,7 +58,7 @@ class ExportPolicy:
                 f"{term.rate:g} Hz",
                 f"{term.topic} {term.field}" if term.source == "sensor" else term.source,
             )
-        Console().print(table)
+        Console(markup=False, emoji=False).print(table)  # names of users are no markup
         for action in contract.actions:
             unit = action.unit if isinstance(action.unit, str) else ", ".join(action.unit)
             print(f"action {action.name}: {action.kind} of {', '.join(action.names)} in {unit} at {action.rate:g} Hz")

@@ -80,18 +80,18 @@ class FitSensor:
 
         self._check()
         reading = self._reading()
-        console = Console(soft_wrap=False)
+        console = Console(soft_wrap=False, markup=False, emoji=False)  # names of users are no markup
         twin = self._fit(reading)
         console.print(_table(twin))
         for reason, names in _unknown(twin).items():
-            console.print(f"not identified: {', '.join(names)}: {reason}", highlight=False, markup=False)
+            console.print(f"not identified: {', '.join(names)}: {reason}", highlight=False)
         for problem in twin.problems:
-            console.print(f"! {problem} {problem.consequence}".rstrip(), highlight=False, markup=False)
+            console.print(f"! {problem} {problem.consequence}".rstrip(), highlight=False)
         if self.out is not None:
             twin.save(self.out)
         compared = self._validate(twin, reading)
         if compared is not None:
-            console.print(str(compared), highlight=False, markup=False)
+            console.print(str(compared), highlight=False)
         written = [] if self.report is None else sn.fit.report(twin, self.report, compared)
         if self.out is not None:
             console.print(f"{self.out}: preset", highlight=False, soft_wrap=True)

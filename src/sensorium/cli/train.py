@@ -114,7 +114,13 @@ class Train:
     @property
     def interrupted(self) -> str:
         """What a training keeps that is interrupted twice, or before it begins."""
-        return f"the checkpoints in {self.out} are kept; continue with --resume"
+        from sensorium.training.options import CONFIG
+
+        if any((self.out / "checkpoints").glob("[0-9]*")):
+            return f"the checkpoints in {self.out} are kept; continue with --resume"
+        if (self.out / CONFIG).is_file():
+            return f"{self.out} has no checkpoint yet; begin again with --resume"
+        return "nothing was kept; run it again"
 
     def _learner(self) -> str:
         """Return "sac" or "ppo": as given, as in the folder that is resumed, or the default of the task."""

@@ -6,6 +6,7 @@ import contextlib
 import ctypes
 import json
 import os
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -18,7 +19,7 @@ from sensorium.entities.experience_layout import ExperienceLayout
 from sensorium.entities.kernels import BASE, WRITTEN
 from sensorium.entities.rings import Rings
 from sensorium.errors import DatasetError
-from sensorium.files import make_temporary_folder
+from sensorium.files import explain_errors, lock_folder, make_temporary_folder
 
 HEADER = "memory.json"
 GENERATOR = "generator.npy"
@@ -33,18 +34,32 @@ def save(rings: Rings, generator: torch.Generator, folder: Path) -> None:
     """
     if folder.exists() and not (folder / HEADER).is_file() and (not folder.is_dir() or any(folder.iterdir())):
         raise DatasetError(f"{folder} holds something other than a saved memory; save to another folder")
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    new = make_temporary_folder(folder.parent, f".{folder.name}-")
-    try:
-        _write(rings, generator, new)
-        if folder.exists():
-            _exchange(new, folder)
-            shutil.rmtree(new)
-        else:
-            new.rename(folder)
-    except BaseException:
-        shutil.rmtree(new, ignore_errors=True)
-        raise
+    with explain_errors(folder):
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        _remove_leftovers(folder)
+        new = make_temporary_folder(folder.parent, f".{folder.name}-")
+        with lock_folder(new):
+            try:
+                _write(rings, generator, new)
+                if folder.exists():
+                    _exchange(new, folder)
+                    if new.is_symlink():  # the folder was a link, which the new one replaces
+                        new.unlink()
+                    else:
+                        shutil.rmtree(new)
+                else:
+                    new.rename(folder)
+            except BaseException:
+                shutil.rmtree(new, ignore_errors=True)
+                raise
+
+
+def _remove_leftovers(folder: Path) -> None:
+    """Remove temporary folders that processes left which were killed. Those that are being written are locked."""
+    for path in folder.parent.iterdir():
+        if re.fullmatch(rf"\.{re.escape(folder.name)}-[0-9a-f]{{16}}", path.name) and not path.is_symlink():
+            with contextlib.suppress(DatasetError), lock_folder(path):
+                shutil.rmtree(path, ignore_errors=True)
 
 
 def _exchange(new: Path, folder: Path) -> None:
@@ -76,12 +91,11 @@ def _write(rings: Rings, generator: torch.Generator, folder: Path) -> None:
         rows = [
             block[writer * stride : writer * stride + held[writer]].cpu().numpy() for writer in range(rings.writers)
         ]
-        file = np.lib.format.open_memmap(folder / _file(place), "w+", each.dtype, (int(held.sum()), *each.shape))
-        start = 0
-        for part in rows:
-            file[start : start + len(part)] = part
-            start += len(part)
-        file.flush()
+        with open(folder / _file(place), "wb") as file:  # no memory map: a full disk would kill the process (SIGBUS)
+            form = {"descr": np.dtype(each.dtype).str, "fortran_order": False, "shape": (int(held.sum()), *each.shape)}
+            np.lib.format.write_array_header_1_0(file, form)
+            for part in rows:
+                file.write(np.ascontiguousarray(part, each.dtype).reshape(-1).view(np.uint8).data)
     np.save(folder / GENERATOR, generator.get_state().numpy(), allow_pickle=False)
     if not np.array_equal(before, rings.sequences):
         raise DatasetError("a writer wrote while the memory was being saved; stop all writers during the save")

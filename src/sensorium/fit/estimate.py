@@ -168,12 +168,13 @@ class Twin:
     def table(self) -> Any:
         """Return the estimates as a :class:`rich.table.Table`, one line per axis."""
         from rich.table import Table
+        from rich.text import Text
 
         table = Table(title=f"{self.kind}: fitted parameters", title_justify="left")
         for name in _HEAD:
             table.add_column(name, no_wrap=name in ("parameter", "unit"), ratio=3 if name == "why" else None)
         for row in self._rows():
-            table.add_row(*row)
+            table.add_row(*map(Text, row))  # names of users are no markup
         return table
 
     def options(self, **placement: Any) -> Any:

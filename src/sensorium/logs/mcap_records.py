@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any, BinaryIO
 
+from sensorium import _system
 from sensorium.errors import DatasetError, shorten
 from sensorium.ros.mcap_file import load_mcap
 
@@ -49,6 +50,7 @@ class RecordReader:
                     yield from self._take(record)
                     continue
                 try:
+                    _check_size(record.compression, record.data, record.uncompressed_size)
                     inner = reader.breakup_chunk(record, validate_crc=True)
                 except errors.UnsupportedCompressionError as error:
                     raise DatasetError(f"its chunks cannot be read: {error}") from None
@@ -120,3 +122,23 @@ class RecordReader:
         if summary is not None:
             self._schemas = {**summary.schemas, **self._schemas}
             self._channels = {**summary.channels, **self._channels}
+
+
+def _check_size(compression: str, data: bytes, size: int) -> None:
+    """Check that a chunk fits in memory before it is decompressed: a few kB can hold many GB of zeros.
+
+    Args:
+        compression: name of the compression.
+        data: the compressed data.
+        size: uncompressed size that the chunk names, bytes.
+
+    Raises:
+        ValueError: it does not fit, or its compressed data has another size than it says.
+    """
+    if compression == "zstd":
+        held = load_mcap("zstandard").frame_content_size(data)  # -1: unknown; the reader limits it to ``size``
+        if held not in (-1, size):
+            raise ValueError(f"its data has {held} bytes instead of {size}")
+    free = _system.free_memory()
+    if free is not None and size > free / 2:  # the messages are copies
+        raise ValueError(f"it has {_system.memory_text(size)}, and {_system.memory_text(free)} of memory are free")

@@ -83,12 +83,15 @@ def check(folder: str | Path, repair: bool = False) -> Report:
         if links:
             report.problems += [f"{link} is a link that leads out of the recording; remove it" for link in links]
             return report
+        missing = missing_in(config)
+        if missing:
+            report.problems += [f"{CONFIG} lacks {name!r}, or it is damaged; restore a backup" for name in missing]
+            return report
         if repair and "replay" in config:
             kept = recover_runs(ReplayLayout.of(folder, config))
             report.repaired += [f"{STATE}/{first:08d}.h5{PART}: kept {count} frames" for first, count in kept]
         _check_interrupted(folder, repair, report)
         report.n_files += 1  # config.json
-        report.problems += [f"{CONFIG} lacks {name!r}; restore it from a backup" for name in missing_in(config)]
         _check_scene(folder, config, report)
         _check_steps(folder, config, report)
     return report
@@ -177,7 +180,7 @@ def _model_files(folder: Path, name: str, report: Report) -> list[str]:
 
 
 def _check_steps(folder: Path, config: dict[str, Any], report: Report) -> None:
-    names = {form["name"] for form in config["fields"]} if isinstance(config.get("fields"), list) else None
+    names = {form["name"] for form in config["fields"]}
     end, gap = 0, False
     paths = sorted((folder / STATE).glob("*.h5"))
     for path in paths:
@@ -191,7 +194,7 @@ def _check_steps(folder: Path, config: dict[str, Any], report: Report) -> None:
             report.problems.append(str(error))
             gap = True
             continue
-        if (names is not None and {each.name for each in chunk.row.fields} != names) or chunk.first != int(path.stem):
+        if {each.name for each in chunk.row.fields} != names or chunk.first != int(path.stem):
             report.problems.append(f"{name} belongs to another recording; restore the right file")
             gap = True
             continue
@@ -230,7 +233,7 @@ def _check_end(folder: Path, config: dict[str, Any], end: int, gap: bool, report
 
 
 def _check_images(folder: Path, config: dict[str, Any], chunk: Chunk, report: Report) -> None:
-    if not config.get("replay", {}).get("images") or "n_envs" not in config.get("scene", {}):
+    if not config.get("replay", {}).get("images"):
         return
     layout = ReplayLayout.of(folder, config)
     for path, _ in layout.files(chunk.first):

@@ -19,6 +19,8 @@ from typing import Any
 
 from sensorium.errors import DatasetError
 from sensorium.files import file_checksum, json_with_checksum, parse_json, write_whole, written_name
+from sensorium.recording.image_files import is_image_header
+from sensorium.recording.rows import RowField
 
 CONFIG = "config.json"
 FORMAT = "sensorium-episode"
@@ -38,6 +40,19 @@ _REQUIRED: dict[str, Any] = {
     "scene": {"contents": list, "options": dict, "n_envs": int, "seed": int, "device": str, "model": str},
 }
 """Required keys of ``config.json`` and their types."""
+_OPTIONAL: dict[str, Any] = {
+    "n_steps": int,
+    "files": dict,
+    "replay": {
+        "images": dict,
+        "interval": int,
+        "frames": int,
+        "options": {"options": dict},
+        "source": str,
+        "source_steps": int,
+    },
+}
+"""Keys that ``config.json`` may have, with the keys that they require, and their types."""
 
 
 def check_new(path: str | Path, overwrite: bool = False) -> Path:
@@ -94,7 +109,7 @@ def complete_config(folder: Path, n_steps: int) -> None:
 
 
 def missing_in(config: dict[str, Any]) -> list[str]:
-    """Return the dotted names of required keys that ``config.json`` lacks or that have a wrong type."""
+    """Return the dotted names of keys that ``config.json`` lacks, or whose values cannot be used."""
 
     def find(form: dict[str, Any], required: dict[str, Any], above: str) -> Iterator[str]:
         for name, kind in required.items():
@@ -104,7 +119,28 @@ def missing_in(config: dict[str, Any]) -> list[str]:
             elif isinstance(kind, dict) or not isinstance(value, int | float if kind is float else kind):
                 yield f"{above}{name}"
 
-    return list(find(config, _REQUIRED, ""))
+    given = {name: kind for name, kind in _OPTIONAL.items() if name in config}
+    return list(find(config, _REQUIRED | given, "")) or list(_unusable(config))
+
+
+def _unusable(config: dict[str, Any]) -> Iterator[str]:
+    """Yield the dotted names of values of the right types that cannot be used."""
+    try:
+        fields = {field.name: field for field in map(RowField.from_json, config["fields"])}
+    except DatasetError:
+        yield "fields"
+        return
+    n_envs = config["scene"]["n_envs"]
+    if n_envs < 1 or ("physics" in fields and fields["physics"].shape[:1] != (n_envs,)):
+        yield "scene.n_envs"
+    if not all(isinstance(tags, list) for tags in config["others"].values()):
+        yield "others"
+    replay = config.get("replay", {"interval": 1, "images": {}})
+    if replay["interval"] < 1:
+        yield "replay.interval"
+    for name, header in replay["images"].items():
+        if not is_image_header(header):
+            yield f"replay.images.{name}"
 
 
 def read_config(folder: Path) -> dict[str, Any]:

@@ -71,6 +71,20 @@ def image_header(kind: str, dtype: str, shape: Sequence[int], fps: float) -> Ima
     }
 
 
+def is_image_header(form: object) -> bool:
+    """Return whether the JSON form of an image buffer can be used."""
+    if not isinstance(form, dict) or not {*ImageHeader.__annotations__} <= {*form} or form["kind"] not in [*FORMATS]:
+        return False
+    shape, texts, numbers = form["shape"], ("codec", "unit", "dtype"), ("scale", "fps")
+    return (
+        all(isinstance(form[name], str) for name in texts)
+        and all(isinstance(form[name], int | float) and form[name] > 0 for name in numbers)
+        and isinstance(shape, list)
+        and len(shape) in (2, 3)
+        and all(isinstance(extent, int) and 0 < extent < 2**16 for extent in shape)
+    )
+
+
 def file_notes(header: ImageHeader) -> dict[str, str | float]:
     """Return what every image file says about its images: codec, unit and scale."""
     return {"codec": header["codec"], "unit": header["unit"], "scale": header["scale"]}

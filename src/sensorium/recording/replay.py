@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from sensorium._arguments import checked
-from sensorium.errors import DatasetError, OptionError
+from sensorium.errors import DatasetError, OptionError, shorten
 from sensorium.files import explain_errors, lock_folder, refuse_foreign_links
-from sensorium.recording.folder import CONFIG, STATE, read_config
+from sensorium.recording.folder import CONFIG, STATE, missing_in, read_config
 from sensorium.recording.output_folder import OutputFolder, has_step
 from sensorium.recording.recording import Recording
 from sensorium.recording.replay_job import Progress, ReplayJob
@@ -135,7 +135,13 @@ def _locked(
 
 
 def _check_resumed(folder: Path, options_form: dict[str, Any], recording: Recording) -> None:
-    header = read_config(folder).get("replay")
+    config = read_config(folder)
+    missing = missing_in(config)
+    if missing:
+        raise DatasetError(
+            f"{folder / CONFIG} is damaged: it lacks {shorten(missing)}, or has wrong values; use --overwrite"
+        )
+    header = config.get("replay")
     if header is None:
         raise DatasetError(f"{folder} is a recording, not a replay that can be resumed; choose another folder")
     defaults = encode(ReplayOptions(**{name: each.default for name, each in ReplayOptions.model_fields.items()}))
@@ -145,7 +151,7 @@ def _check_resumed(folder: Path, options_form: dict[str, Any], recording: Record
     if then != now:
         changed = sorted(name for name in now if then.get(name) != now[name])
         raise DatasetError(f"{folder} was begun with another {', '.join(changed)}; resume it with the same options")
-    if header["source_created"] != recording.config.get("created") or header["source_steps"] != len(recording):
+    if header.get("source_created") != recording.config.get("created") or header["source_steps"] != len(recording):
         raise DatasetError(f"{folder} is a replay of another recording, {header['source']}; choose another folder")
 
 

@@ -169,9 +169,10 @@ class PPOTrainer:
         self._begin_episodes()
 
     def _write(self, folder: Path) -> None:
-        from safetensors.torch import save_file
+        from safetensors.torch import save
 
-        save_file(ppo_policy.to_tensors(self.algorithm), folder / "training.safetensors")
+        # not by save_file, whose error of a full disk is no OSError
+        (folder / "training.safetensors").write_bytes(save(ppo_policy.to_tensors(self.algorithm)))
         state = {
             "steps": self.steps,
             "learning_rate": self.algorithm.learning_rate,

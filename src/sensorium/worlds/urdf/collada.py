@@ -17,7 +17,11 @@ from sensorium.worlds.markup import Node, parse
 _MAX_DEPTH = 64
 """Max nesting depth of nodes of a scene."""
 _MAX_NODES = 10_000
-"""Max number of nodes of a scene, since nodes that instance others can make a small file huge."""
+"""Max number of nodes of a scene and of their geometries. A small file can instance the same ones many times."""
+MAX_COORDINATE = 1e6
+"""Max coordinate of a vertex, m: MuJoCo stores them in single precision."""
+_MAX_TRIANGLES = 10_000_000
+"""Max number of triangles of a scene, since nodes can instance the same geometry."""
 
 
 @dataclass(frozen=True)
@@ -48,9 +52,11 @@ def read_collada(content: bytes, source: str) -> list[ColouredMesh]:
         ValueError: the file is not valid, or has no triangles.
     """
     try:
-        parts = _Document(parse(content, source)).parts()
-    except (LookupError, TypeError, ModelError, ValueError) as error:
-        why = f"{type(error).__name__} {error}" if isinstance(error, LookupError | TypeError) else str(error)
+        with np.errstate(all="ignore"):  # numbers that overflow are found by the check of the vertices
+            parts = _Document(parse(content, source)).parts()
+    except (LookupError, TypeError, ArithmeticError, ModelError, ValueError) as error:
+        plain = isinstance(error, ValueError | ModelError)
+        why = str(error) if plain else f"{type(error).__name__} {error}"
         raise ValueError(f"it is not a valid COLLADA file: {why}") from error
     if not parts:
         raise ValueError("it has no triangles")
@@ -74,7 +80,7 @@ class _Document:
     def __init__(self, root: Node) -> None:
         if root.tag != "COLLADA":
             raise ValueError(f"its root is <{root.tag}>, not <COLLADA>")
-        self._root, self._n_nodes = root, 0
+        self._root, self._n_nodes, self._n_triangles = root, 0, 0
         self._ids = {node.attributes["id"]: node for node in _walk(root) if "id" in node.attributes}
         asset = root.first("asset")
         unit = None if asset is None else asset.first("unit")
@@ -97,7 +103,7 @@ class _Document:
         return self._ids[node.attributes[attribute].removeprefix("#")]
 
     def _node(self, node: Node, above: np.ndarray, depth: int) -> Iterator[ColouredMesh]:
-        self._n_nodes += 1
+        self._n_nodes += 1 + len(node.all("instance_geometry"))
         if depth > _MAX_DEPTH or self._n_nodes > _MAX_NODES:
             raise ValueError("its nodes are nested too deeply, or too many")
         pose = above @ _transform(node)
@@ -127,11 +133,16 @@ class _Document:
             faces = _TRIANGLES[primitive.tag](primitive, corners)
             if not len(faces):
                 continue
+            self._n_triangles += len(faces)
+            if self._n_triangles > _MAX_TRIANGLES:
+                raise ValueError(f"it has more than {_MAX_TRIANGLES:,} triangles")
             points = self._positions(inputs["VERTEX"])
             if faces.min() < 0 or faces.max() >= len(points):
                 raise ValueError(f"an index of <{primitive.tag}> is out of range")
             used, faces = np.unique(faces, return_inverse=True)
             vertices = points[used] @ pose[:3, :3].T + pose[:3, 3]
+            if not (np.abs(vertices) < MAX_COORDINATE).all():
+                raise ValueError("its unit or a transform makes positions that are not finite, or too large")
             faces = faces.reshape(-1, 3)
             if np.linalg.det(pose[:3, :3]) < 0:  # mirrored: keep the outside outside
                 faces = faces[:, ::-1]
@@ -141,8 +152,10 @@ class _Document:
     def _positions(self, vertex: Node) -> np.ndarray:
         """Return the positions that the input VERTEX names, (n, 3)."""
         vertices = self._target(vertex, "source")
-        position = next(each for each in vertices.all("input") if each.attributes["semantic"] == "POSITION")
-        source = self._target(position, "source")
+        position = [each for each in vertices.all("input") if each.attributes["semantic"] == "POSITION"]
+        if not position:
+            raise ValueError("<vertices> needs an input POSITION")
+        source = self._target(position[0], "source")
         array = source.first("float_array")
         technique = source.first("technique_common")
         accessor = None if technique is None else technique.first("accessor")
@@ -165,8 +178,10 @@ class _Document:
         diffuse = next((node for node in _walk(effect) if node.tag == "diffuse"), None)
         color = None if diffuse is None else diffuse.first("color")
         if color is not None:
-            rgb = [min(max(float(value), 0.0), 1.0) for value in color.text.split()[:3]]
-            return (*rgb, 1.0), ""
+            rgb = np.array(color.text.split()[:3], dtype=np.float64)
+            if len(rgb) != 3 or not np.isfinite(rgb).all():
+                raise ValueError("<color> must be three finite numbers")
+            return (*np.clip(rgb, 0.0, 1.0).tolist(), 1.0), ""
         texture = None if diffuse is None else diffuse.first("texture")
         return None, "" if texture is None else self._image(effect, texture.attributes.get("texture", ""))
 
@@ -236,7 +251,7 @@ def _polylist(primitive: Node, corners: list[np.ndarray]) -> np.ndarray:
     counts = primitive.first("vcount")
     sizes = np.array([] if counts is None else counts.text.split(), dtype=np.int64)
     flat = np.concatenate(corners) if corners else np.zeros(0, np.int64)
-    if sizes.sum() != len(flat):
+    if (sizes < 0).any() or sizes.sum() != len(flat):
         raise ValueError("<vcount> does not fit <p>")
     starts = np.cumsum(sizes) - sizes
     faces = [np.zeros((0, 3), np.int64)]

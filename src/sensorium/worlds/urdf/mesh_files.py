@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from sensorium.worlds.urdf.collada import ColouredMesh
+from sensorium.worlds.urdf.collada import MAX_COORDINATE, ColouredMesh
 
 _HEADER = 84
 """Bytes of a binary STL file before its triangles, which have 50 bytes each."""
@@ -38,8 +38,8 @@ def read_text_stl(content: bytes) -> ColouredMesh:
     """
     found = re.findall(rb"vertex\s+" + rb"\s+".join([_NUMBER] * 3), content)
     vertices = np.array([[float(word) for word in words] for words in found]).reshape(-1, 3)
-    if not len(vertices) or len(vertices) % 3 or not np.isfinite(vertices).all():
-        raise ValueError("it is not a valid text STL file: it needs three vertices for each triangle")
+    if not len(vertices) or len(vertices) % 3 or not (np.abs(vertices) < MAX_COORDINATE).all():
+        raise ValueError("it is not a valid text STL file: it needs three finite vertices for each triangle")
     unique, faces = np.unique(vertices, axis=0, return_inverse=True)
     return ColouredMesh(unique, faces.reshape(-1, 3))
 
@@ -53,12 +53,14 @@ def mean_colour(mesh: Path, texture: str) -> tuple[float, ...] | None:
     """
     if not texture:
         return None
-    from PIL import Image, UnidentifiedImageError
+    from PIL import Image
 
     try:
-        with Image.open(mesh.parent / texture.removeprefix("file://")) as image:
-            pixels = np.asarray(image.convert("RGB"), dtype=np.float64)
-    except (OSError, ValueError, UnidentifiedImageError, Image.DecompressionBombError):
+        path = mesh.parent / texture.removeprefix("file://")
+        if not path.is_file():  # reading a pipe would wait forever
+            return None
+        with Image.open(path) as image:
+            red, green, blue = np.asarray(image.convert("RGB")).mean((0, 1)) / 255
+    except Exception:  # Pillow raises nearly anything for damaged files
         return None
-    red, green, blue = pixels.mean((0, 1)) / 255
     return float(red), float(green), float(blue), 1.0
