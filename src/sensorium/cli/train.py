@@ -15,6 +15,7 @@ from sensorium.cli.arguments import default, parse_pair
 from sensorium.cli.progress import status_progress, stop_request
 
 if TYPE_CHECKING:
+    from sensorium.entities import ClusterOptions
     from sensorium.training import PPOOptions, Progress, TrainOptions
 
 _RECIPE = "as in the task's recipe"
@@ -35,6 +36,7 @@ class Train:
         sensorium train reach --algorithm ppo --out runs/reach
         sensorium train balance --out runs/balance --resume --steps 200000
         sensorium train reach --envs 64 --brain learning_rate=0.0003 --out runs/reach
+        sensorium train balance --memory clusters=16 balance=0.5 --out runs/balanced
         sensorium train my_task --module my_tasks.py --out runs/my_task
     """
 
@@ -65,6 +67,9 @@ class Train:
     """Options of the task as name=value, e.g. max_steps=300. Values are JSON or text."""
     brain: Annotated[tuple[str, ...], default(_RECIPE)] = ()
     """Options of the brain or of PPO as name=value, e.g. learning_rate=0.0003."""
+    memory: Annotated[tuple[str, ...], default(_RECIPE)] = ()
+    """Options of SAC's memory as name=value, e.g. capacity=500000. With others than capacity, e.g. clusters=16
+    balance=0.5, batches are balanced over clusters of states."""
     gradient_steps: Annotated[int | None, default(_RECIPE)] = None
     """Number of gradient steps after each step of all envs."""
     evaluate_every: Annotated[int | None, default(_RECIPE)] = None
@@ -160,8 +165,8 @@ class Train:
         given = self._given()
         if self.device is not None:
             given["device"] = self.device
-        for name in ("gradient_steps", "stop_at"):
-            if getattr(self, name) is not None:
+        for name in ("gradient_steps", "stop_at", "memory"):
+            if getattr(self, name) not in (None, ()):
                 raise OptionError(f"--{name.replace('_', '-')} is an option of SAC, and this is a training by PPO")
         if self.resume:
             stored = PPOOptions.load(self.out)
@@ -192,16 +197,26 @@ class Train:
         changes = self._given()
         if self.rig is not None:
             changes["entity"] = base.entity.model_copy(update={"sensors": SensorRig.load(self.rig)})
+        if self.memory:
+            changes["memory"] = self._memory(base.memory)
         changes["task_options"] = {**base.task_options, **dict(parse_pair("--option", text) for text in self.option)}
         changes["brain_options"] = {**base.brain_options, **dict(parse_pair("--brain", text) for text in self.brain)}
         return recipe(self.task, **changes)
+
+    def _memory(self, default: int | ClusterOptions) -> int | ClusterOptions:
+        """Return the option "memory": a capacity, or options of clusters. Defaults are those of the recipe."""
+        from sensorium.entities import ClusterOptions
+
+        base = default.model_dump() if isinstance(default, ClusterOptions) else {"capacity": default}
+        values = base | dict(parse_pair("--memory", text) for text in self.memory)
+        return values["capacity"] if values.keys() == {"capacity"} else ClusterOptions(**values)
 
     def _stored_options(self) -> TrainOptions:
         from sensorium.errors import OptionError
         from sensorium.training import TrainOptions
 
-        if self.rig or self.option or self.brain:
-            raise OptionError("--rig, --option and --brain cannot be changed with --resume; remove them")
+        if self.rig or self.option or self.brain or self.memory:
+            raise OptionError("--rig, --option, --brain and --memory cannot be changed with --resume; remove them")
         stored = TrainOptions.load(self.out)
         if stored.task != self.task:
             raise OptionError(f"{self.out} is a training of the task {stored.task!r}, not {self.task!r}")

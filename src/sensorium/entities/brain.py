@@ -8,11 +8,9 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
-from gymnasium import spaces
 
 from sensorium.entities.experience_layout import Transitions
 from sensorium.errors import OptionError, did_you_mean, shorten
-from sensorium.suites import Arrays
 
 
 class Brain(Protocol):
@@ -92,29 +90,3 @@ def check_brain(brain: object, options: Mapping[str, Any]) -> None:
         if name not in names:
             hint = did_you_mean(name, names) or f"; it has {shorten(names)}"
             raise OptionError(f"brain {getattr(brain, '__name__', brain)} has no option {name!r}{hint}")
-
-
-def flat_space(space: spaces.Space[Any], name: str = "") -> dict[str, spaces.Box]:
-    """Return the boxes of a nested space, by dotted names.
-
-    Raises:
-        TypeError: a space is neither a Dict nor a Box.
-    """
-    if isinstance(space, spaces.Dict):
-        result: dict[str, spaces.Box] = {}
-        for key, inner in space.spaces.items():
-            result |= flat_space(inner, f"{name}.{key}" if name else key)
-        return result
-    if not isinstance(space, spaces.Box):
-        raise TypeError(f"a brain needs Box spaces, and {name!r} is {space}")
-    return {name: space}
-
-
-def flat_observation(observation: Arrays, name: str = "") -> dict[str, np.ndarray]:
-    """Return the arrays of a nested observation, by the names of :func:`flat_space`."""
-    if isinstance(observation, Mapping):
-        result: dict[str, np.ndarray] = {}
-        for key, inner in observation.items():
-            result |= flat_observation(inner, f"{name}.{key}" if name else key)
-        return result
-    return {name: np.asarray(observation)}

@@ -7,16 +7,20 @@ import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar, cast
+from typing import Any, NoReturn, TypeVar, cast, overload
 
 import numpy as np
 from gymnasium import spaces
 
 from sensorium._arguments import checked
 from sensorium.entities import entity_yaml
-from sensorium.entities.brain import Brain, check_brain, flat_space
+from sensorium.entities.brain import Brain, check_brain
+from sensorium.entities.cluster_buffer import VectorizedClusterBuffer
+from sensorium.entities.cluster_options import ClusterOptions
+from sensorium.entities.experience_layout import ExperienceLayout
 from sensorium.entities.landmarks import warn_of_exact_landmarks
 from sensorium.entities.memory import Memory
+from sensorium.entities.memory_choice import AnyMemory, make_memory
 from sensorium.entities.rig_options import rig_of
 from sensorium.entities.transition_builder import TransitionBuilder
 from sensorium.errors import NotBuiltError, OptionError
@@ -27,6 +31,7 @@ from sensorium.suites import Arrays, ObservationSensor, PipelineSensor, SensorSu
 from sensorium.worlds import Envs, Plane, Scene, Sphere, World, env_ids
 
 NumberT = TypeVar("NumberT", int, float)
+AnyMemoryT = TypeVar("AnyMemoryT", bound=AnyMemory)
 
 
 class TrainableEntity:
@@ -47,13 +52,14 @@ class TrainableEntity:
             that reads the exact pose of one causes a warning, unless it is privileged.
         brain_options: further arguments of ``brain``.
         rate: decisions per second. Its action is held in between. Default: one decision in every step of its task.
-        memory: capacity of its memory in transitions, over all envs; None for no memory.
+        memory: capacity of its :class:`Memory` in transitions, over all envs, or the options of a
+            :class:`VectorizedClusterBuffer`; None for no memory.
 
     Attributes:
         suite: its observation sensors. Before the entity is in a scene, they have spaces (of one env) but cannot be
             read.
         brain: the brain, or None.
-        memory: its :class:`Memory`, made when the entity is put into a scene, or None.
+        memory: its memory, made when the entity is put into a scene, or None.
         observation_space, action_space: spaces of one env.
 
     Raises:
@@ -80,13 +86,13 @@ class TrainableEntity:
         landmarks: Sequence[str] = (),
         brain_options: Mapping[str, Any] | None = None,
         rate: float | None = None,
-        memory: int | None = None,
+        memory: int | ClusterOptions | None = None,
     ) -> None:
         self.robot_name = str(robot)
         self._robot_options = dict(robot_options or {})
         self._landmarks = tuple(landmarks)
         self.rate = _positive("rate", rate, float)
-        self._capacity = _positive("memory", memory, int)
+        self._memory = memory if isinstance(memory, ClusterOptions) else _positive("memory", memory, int)
         self._brain_type, self._brain_options = brain, dict(brain_options or {})
         check_brain(brain, self._brain_options)
         own = SensorRig.load(sensors) if isinstance(sensors, str | Path) else rig_of(sensors)
@@ -100,7 +106,7 @@ class TrainableEntity:
         if brain is not None:
             self.brain = brain(self.observation_space, self.action_space, **self._brain_options)
         self._world: World | None = None
-        self.memory: Memory | None = None
+        self.memory: AnyMemory | None = None
         self._transitions: TransitionBuilder | None = None
         self._action = np.zeros((0, *self.action_space.shape))
 
@@ -137,7 +143,9 @@ class TrainableEntity:
         Raises:
             OptionError: its brain is not a class at the top level of a module.
         """
-        values: dict[str, Any] = {"robot": self.robot_name, "rate": self.rate, "memory": self._capacity}
+        values: dict[str, Any] = {"robot": self.robot_name, "rate": self.rate, "memory": self._memory}
+        if isinstance(self._memory, ClusterOptions):
+            values["memory"] = _plain(self._memory.model_dump(exclude_defaults=True))
         values |= {"robot_options": _plain(self._robot_options), "landmarks": list(self._landmarks)}
         if self._brain_type is not None:
             name, options = entity_yaml.brain_name(self._brain_type), _plain(self._brain_options)
@@ -177,8 +185,8 @@ class TrainableEntity:
         self.suite, self._world = suite, robot._world
         if self._transitions is not None:
             self._transitions.discard(slice(None))
-        elif self._capacity:
-            self.start_memory(self._capacity, n_envs)
+        elif self._memory is not None:
+            self.start_memory(self._memory, n_envs)
         return suite
 
     def step(self, world: object = None, *, deterministic: bool = False) -> np.ndarray:
@@ -251,18 +259,47 @@ class TrainableEntity:
 
     # -- memory and learning ------------------------------------------------------------------------------------------
 
-    def start_memory(self, capacity: int, n_envs: int, **options: Any) -> Memory:
+    @overload
+    def start_memory(self, memory: int, n_envs: int, **options: Any) -> Memory: ...
+    @overload
+    def start_memory(self, memory: ClusterOptions, n_envs: int, **options: Any) -> VectorizedClusterBuffer: ...
+    @overload
+    def start_memory(self, memory: int | ClusterOptions, n_envs: int, **options: Any) -> AnyMemory: ...
+    def start_memory(self, memory: int | ClusterOptions, n_envs: int, **options: Any) -> AnyMemory:
         """Make a new, empty :attr:`memory`, and return it.
 
         Args:
-            capacity: transitions to hold.
+            memory: transitions that a :class:`Memory` holds, or the options of a :class:`VectorizedClusterBuffer`.
             n_envs: number of envs, B.
-            **options: further options of :class:`Memory`, for example ``shared=True``.
+            **options: further arguments of that class, for example ``shared=True`` or ``seed``.
         """
-        boxes = spaces.Dict(list(flat_space(self.observation_space).items()))  # type: ignore[arg-type]
-        self.memory = Memory(boxes, self.action_space, capacity, n_envs, **options)
-        self._transitions = TransitionBuilder(self.memory)
-        return self.memory
+        return self._use_memory(
+            make_memory(self.observation_space, self.action_space, memory, n_envs, **options), n_envs
+        )
+
+    def attach_memory(self, name: str, writer: int) -> Memory:
+        """Write to the shared memory of another process, instead of a memory of its own, and return it.
+
+        Args:
+            name: ``memory.name`` there, of ``start_memory(..., shared=True)`` or of
+                :meth:`VectorizedClusterBuffer.share`.
+            writer: ring that this process writes.
+
+        Raises:
+            NameNotFoundError: there is no shared memory of that name.
+            OptionError: another process writes that ring, or the memory is for another entity.
+        """
+        memory = Memory.attach(name, writer)
+        own = ExperienceLayout.of(self.observation_space, self.action_space)
+        if memory.layout != own:
+            fields = memory.layout
+            memory.close()
+            raise OptionError(f"the memory {name!r} has the fields {fields}, and the entity has {own}")
+        return self._use_memory(memory, memory.n_envs)
+
+    def _use_memory(self, memory: AnyMemoryT, n_envs: int) -> AnyMemoryT:
+        self.memory, self._transitions = memory, TransitionBuilder(memory, n_envs)
+        return memory
 
     def experience(
         self,
@@ -279,7 +316,7 @@ class TrainableEntity:
     def interrupt(self, envs: Envs = None) -> None:
         """Discard the open transitions of envs whose episodes are reset before they ended."""
         ids = env_ids(envs, self.suite.n_envs)
-        if self._transitions is not None and self._transitions.memory.n_envs == self.suite.n_envs:
+        if self._transitions is not None and self._transitions.n_envs == self.suite.n_envs:
             self._transitions.discard(slice(None) if ids is None else ids)
 
     def learn(self, gradient_steps: int) -> dict[str, float]:

@@ -12,8 +12,9 @@ import torch
 from gymnasium import spaces
 
 from sensorium._arguments import checked
-from sensorium.entities.brain import TransitionSource, flat_observation
+from sensorium.entities.brain import TransitionSource
 from sensorium.entities.device import usable_device
+from sensorium.entities.nesting import flat_observation
 from sensorium.entities.sac_inputs import VECTOR, NetworkInputs
 from sensorium.entities.sac_options import SACOptions
 from sensorium.entities.sb3_adapters import NormedReLU, ReplayAdapter, SpacesEnv

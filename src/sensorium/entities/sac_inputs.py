@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from gymnasium import spaces
 
-from sensorium.entities.brain import flat_space
+from sensorium.entities.nesting import flat_space
 from sensorium.entities.normalizer import MAX_NORMALIZED, RunningNormalizer
 from sensorium.errors import OptionError, shorten
 from sensorium.suites import BatchedDict

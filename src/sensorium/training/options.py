@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Self
 
+import numpy as np
 from gymnasium import spaces
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, field_validator
 
 from sensorium import __version__, entities, tasks
 from sensorium._arguments import checked
-from sensorium.entities import Brain, LearningBrain, TrainableEntity
+from sensorium.entities import Brain, ClusterOptions, LearningBrain, TrainableEntity
 from sensorium.entities.brain import check_brain
 from sensorium.errors import DatasetError, NameNotFoundError, OptionError, did_you_mean, shorten
 from sensorium.files import write_whole
@@ -78,8 +79,8 @@ class TrainOptions(Options):
     """Steps of random actions before learning begins."""
     gradient_steps: int = Field(default=8, ge=1)
     """Gradient steps after each step of all envs."""
-    memory: int = Field(default=200_000, ge=1)
-    """Capacity of the memory in transitions."""
+    memory: int | ClusterOptions = 200_000
+    """Capacity of the memory in transitions, or the options of a ``VectorizedClusterBuffer``."""
     evaluate_every: int = Field(default=10_000, ge=1)
     """Steps between evaluations. There is always one at the end."""
     episodes: int = Field(default=10, ge=1)
@@ -92,6 +93,17 @@ class TrainOptions(Options):
     """Seed of everything random."""
     threads: int = Field(default=1, ge=1)
     """Threads of torch. Networks of this size are fastest with one."""
+
+    @field_validator("memory", mode="before")
+    @classmethod
+    def _check_memory(cls, value: object) -> object:
+        if isinstance(value, Mapping):
+            return ClusterOptions(**{str(name): each for name, each in value.items()})
+        if isinstance(value, ClusterOptions):
+            return value
+        if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
+            raise ValueError("must be an integer >= 1 or ClusterOptions")
+        return int(value)
 
     def make_brain(self, observation_space: spaces.Dict, action_space: spaces.Box) -> LearningBrain:
         """Return a new brain.

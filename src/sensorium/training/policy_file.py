@@ -23,7 +23,7 @@ from sensorium import __version__
 from sensorium._arguments import checked
 from sensorium.deploy.contract import VECTOR, ActionTerm, Contract, ObservationTerm
 from sensorium.entities import SACMLPBrain
-from sensorium.entities.brain import flat_observation
+from sensorium.entities.nesting import flat_observation
 from sensorium.errors import OptionError, SensoriumError
 from sensorium.files import write_whole
 from sensorium.training.evaluation import SEED, load_brain

@@ -28,11 +28,10 @@ from typing import Any
 
 import numpy as np
 import torch
-from gymnasium import spaces
 
 from sensorium._arguments import checked
-from sensorium.entities import Memory
-from sensorium.entities.brain import flat_observation, flat_space
+from sensorium.entities.memory_choice import load_memory, make_memory
+from sensorium.entities.nesting import flat_observation
 from sensorium.errors import OptionError
 from sensorium.training import checkpoints
 from sensorium.training.curve import write_evaluations
@@ -102,9 +101,9 @@ class Trainer:
         checkpoint = checkpoints.newest(folder / "checkpoints") if resume else None  # None before the first one
         self.task = options.make_task(self.entity, options.n_envs, options.seed, autoreset=True)
         self._evaluator = Evaluator(options, self.brain, options.episodes, options.seed + SEED)
-        flat = spaces.Dict(list(flat_space(self.entity.observation_space).items()))  # type: ignore[arg-type]
         if checkpoint is None:
-            self.memory = Memory(flat, self.entity.action_space, options.memory, options.n_envs, seed=options.seed)
+            spaces = self.entity.observation_space, self.entity.action_space
+            self.memory = make_memory(*spaces, options.memory, options.n_envs, seed=options.seed)
         else:
             self._restore(checkpoint)
         if options.steps <= self.steps - options.n_envs:
@@ -237,7 +236,7 @@ class Trainer:
     def _restore(self, folder: Path) -> None:
         state = json.loads((folder / "state.json").read_bytes())
         self.brain.restore(folder / "brain")
-        self.memory = Memory.load(folder / "memory")
+        self.memory = load_memory(folder / "memory")
         self.steps, self.evaluations = state["steps"], state["evaluations"]
         self.best = None if state["best"] is None else Evaluation(**state["best"])
         self.task.episode[:] = state["episode"]
