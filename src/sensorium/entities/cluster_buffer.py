@@ -172,8 +172,10 @@ class VectorizedClusterBuffer:
             raise OptionError("the buffer has a shared memory already; call share() once, for all writers")
         writers, n_envs = checked_integer("writers", writers, lower=1), checked_integer("n_envs", n_envs, lower=1)
         capacity = _SHARED_WRITES * writers * n_envs if capacity is None else capacity
-        self._shared = Memory._of_layout(self.layout, capacity, n_envs, writers)
-        return self._shared
+        shared = Memory.__new__(Memory)
+        shared._create(self.layout, capacity, n_envs, True, "cpu", writers, None, seed=0)
+        self._shared = shared
+        return shared
 
     def gather(self, memory: Memory) -> int:
         """Copy what a memory's writers added since the last call, in the order of each writer.

@@ -127,13 +127,6 @@ class Memory:
         self._open(Rings(layout, n_slots, n_envs, writers, checked_device, segment), writer, seed)
 
     @classmethod
-    def _of_layout(cls, layout: ExperienceLayout, capacity: int, n_envs: int, writers: int) -> Memory:
-        """Return a shared memory that this process only reads."""
-        memory = cls.__new__(cls)
-        memory._create(layout, capacity, n_envs, True, "cpu", writers, None, seed=0)
-        return memory
-
-    @classmethod
     @checked
     def attach(cls, name: str, writer: int | None = None, seed: int = 0) -> Memory:
         """Attach to the shared memory of another process.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from gymnasium import spaces
 
@@ -17,7 +17,11 @@ AnyMemory: TypeAlias = Memory | VectorizedClusterBuffer
 
 
 def make_memory(
-    observation_space: spaces.Dict, action_space: spaces.Box, memory: int | ClusterOptions, n_envs: int, **options: Any
+    observation_space: spaces.Dict,
+    action_space: spaces.Box,
+    memory: int | ClusterOptions,
+    n_envs: int,
+    **options: object,
 ) -> AnyMemory:
     """Return an empty memory.
 
@@ -28,8 +32,8 @@ def make_memory(
         **options: further arguments of that class.
     """
     if isinstance(memory, ClusterOptions):
-        return VectorizedClusterBuffer(observation_space, action_space, memory, **options)
-    return Memory(observation_space, action_space, memory, n_envs, **options)
+        return VectorizedClusterBuffer(observation_space, action_space, memory, **options)  # type: ignore[arg-type]
+    return Memory(observation_space, action_space, memory, n_envs, **options)  # type: ignore[arg-type]
 
 
 def load_memory(folder: Path, device: str = "cpu") -> AnyMemory:
