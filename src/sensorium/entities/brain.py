@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
-import numpy as np
+import torch
 
 from sensorium.entities.experience_layout import Transitions
+from sensorium.entities.nesting import Rows
 from sensorium.errors import OptionError, did_you_mean, shorten
 
 
@@ -17,7 +18,7 @@ class Brain(Protocol):
     """The policy of an entity.
 
     It is made from the observation and action spaces and receives only arrays: observations by uuid, nested as the
-    space is.
+    space is. In a tensor task it receives tensors on the task's device, and may return tensors.
 
     Example:
         >>> class Still:
@@ -31,10 +32,10 @@ class Brain(Protocol):
         ...         return np.zeros((len(observation["imu"]["lin_acc"]), *self.shape))
     """
 
-    def decide(self, observation: Mapping[str, Any], deterministic: bool = False) -> np.ndarray:
+    def decide(self, observation: Mapping[str, Any], deterministic: bool = False) -> Rows:
         """Return the action (n,) for the observation of one env."""
 
-    def decide_batch(self, observation: Mapping[str, Any], deterministic: bool = False) -> np.ndarray:
+    def decide_batch(self, observation: Mapping[str, Any], deterministic: bool = False) -> Rows:
         """Return the actions (B, n) for the observations of B envs."""
 
 
@@ -62,6 +63,12 @@ class LearningBrain(Brain, Protocol):
 
     def restore(self, folder: str | Path) -> None:
         """Restore a saved brain: the same weights, and the same random numbers from then on."""
+
+
+def with_device(brain: Callable[..., Brain], options: Mapping[str, Any], device: torch.device) -> dict[str, Any]:
+    """Return the options of a brain, with a device if it has that option and none is given."""
+    has_device = "device" in inspect.signature(brain).parameters
+    return {"device": str(device), **options} if has_device else dict(options)
 
 
 def check_brain(brain: object, options: Mapping[str, Any]) -> None:

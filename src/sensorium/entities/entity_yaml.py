@@ -20,7 +20,7 @@ import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from sensorium.entities.brain import Brain
 from sensorium.entities.cluster_options import ClusterOptions
@@ -33,6 +33,7 @@ from sensorium.sensors.options import SensorOptions
 if TYPE_CHECKING:
     import yaml
 
+EntityT = TypeVar("EntityT")
 KEYS = ("robot", "robot_options", "rate", "sensors", "privileged", "landmarks", "brain", "memory")
 """Keys of a file."""
 _PASSED_ON = ("robot_options", "rate", "landmarks", "memory")
@@ -110,6 +111,21 @@ class EntityFile:
                     )
                 names.add(key.value)
             self._check_duplicates(value)
+
+    def make(self, cls: type[EntityT]) -> EntityT:
+        """Return the entity.
+
+        Raises:
+            OptionError: a value cannot be used. The message names the file and the line.
+        """
+        try:
+            return cls(**self.arguments())
+        except OptionError as error:
+            message = str(error).removeprefix(f"{cls.__name__}: ")
+            first = message.split(" ")[0].rstrip(":,")
+            if first in ("rate", "memory", "brain"):
+                self.fail(message, first)
+            raise
 
     # -- contents -----------------------------------------------------------------------------------------------------
 

@@ -33,6 +33,12 @@ def flat_space(space: spaces.Space[Any], name: str = "") -> dict[str, spaces.Box
     return {name: space}
 
 
+def same_shapes(one: spaces.Dict, other: spaces.Dict) -> bool:
+    """Return whether two spaces have boxes of the same names and shapes, in the same order."""
+    first, second = ([(name, box.shape) for name, box in flat_space(space).items()] for space in (one, other))
+    return first == second
+
+
 def flat_values(observation: Mapping[str, Any], name: str = "") -> dict[str, Any]:
     """Return the values of a nested observation, by the names of :func:`flat_space`."""
     result: dict[str, Any] = {}

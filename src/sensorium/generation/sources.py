@@ -151,7 +151,7 @@ class EntityPolicy(Policy):
 
     def get_action(self, observation: dict[str, Any]) -> np.ndarray:
         """Return the decisions of the entity, (B, n)."""
-        return self._entity.decide_batch(self._suite.read(), deterministic=True)
+        return np.asarray(self._entity.decide_batch(self._suite.read(), deterministic=True))
 
 
 def make_policy(options: GenerateOptions, made: Task[Any] | TensorEpisodes) -> Policy:

@@ -155,7 +155,7 @@ class Trainer:
             space = self.task.action_space
             action = rng.uniform(space.low, space.high).astype(np.float32)
         else:
-            action = self.entity.decide_batch(last_observation)
+            action = np.asarray(self.entity.decide_batch(last_observation))
         observation, reward, terminated, truncated, info = self.task.step(action)
         if not np.isfinite(reward).all():
             bad = int(np.flatnonzero(~np.isfinite(reward))[0])
