@@ -25,8 +25,8 @@ _RECIPE = "as in the task's recipe"
 class Train:
     """Train a robot on a task.
 
-    SAC trains an entity with sensors, a brain and a memory on the CPU. PPO trains a policy on tensors, on the CPU or on
-    a GPU. balance and reach train by either, lift and walk by PPO. Each task has a recipe with the default options.
+    SAC trains an entity with sensors, a brain and a memory, on arrays, or with --device on tensors. PPO trains a
+    policy on tensors. balance and reach train by either, lift and walk by PPO. Each has a recipe with default options.
 
     Ctrl-C saves a checkpoint and ends; continue with --resume.
 
@@ -36,6 +36,7 @@ class Train:
         sensorium train reach --algorithm ppo --out runs/reach
         sensorium train balance --out runs/balance --resume --steps 200000
         sensorium train reach --envs 64 --brain learning_rate=0.0003 --out runs/reach
+        sensorium train balance --algorithm sac --device cuda --envs 256 --out runs/balance
         sensorium train balance --memory clusters=16 balance=0.5 --out runs/balanced
         sensorium train my_task --module my_tasks.py --out runs/my_task
     """
@@ -59,8 +60,8 @@ class Train:
     """Number of envs that are simulated in parallel."""
     seed: Annotated[int | None, default(_RECIPE)] = None
     """Seed of all randomness."""
-    device: Annotated[str | None, default("cpu")] = None
-    """Device of the training: cpu, or for PPO also cuda, cuda:1, ..."""
+    device: Annotated[str | None, default("cpu; for SAC, a task on arrays")] = None
+    """Device of a tensor task, its memory and its networks: cpu, cuda, cuda:1, ..."""
     rig: Annotated[Path | None, default(_RECIPE)] = None
     """YAML file of the robot's sensors."""
     option: Annotated[tuple[str, ...], default(_RECIPE)] = ()
@@ -182,19 +183,16 @@ class Train:
         return ppo_recipe(self.task, **given, **dict(parse_pair("--brain", text) for text in self.brain))
 
     def _new_options(self) -> TrainOptions:
-        from sensorium.errors import OptionError
         from sensorium.robots import SensorRig
         from sensorium.tasks import catalogue
         from sensorium.training import RECIPES, recipe
 
-        if self.device not in (None, "cpu"):
-            raise OptionError(
-                f"--device: SAC trains on the CPU only, got {self.device!r}; --algorithm ppo trains on a GPU"
-            )
         if self.task not in RECIPES:
             catalogue.find(self.task)  # raises a better error if the task does not exist at all
         base = recipe(self.task)
         changes = self._given()
+        if self.device is not None:
+            changes["device"] = self.device
         if self.rig is not None:
             changes["entity"] = base.entity.model_copy(update={"sensors": SensorRig.load(self.rig)})
         if self.memory:
