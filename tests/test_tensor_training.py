@@ -107,6 +107,14 @@ def test_walk_trains_by_sac(tmp_path):
 
 
 @pytest.mark.slow
+def test_balance_is_learned_on_tensors(tmp_path):
+    """Far more than an idle robot, whose return is about 25; 187 was measured."""
+    options = recipe("balance", steps=10_000, evaluate_every=2_000, checkpoint_every=10_000, device="cpu")
+    train(options, tmp_path / "run", tensorboard=False)
+    assert evaluate(tmp_path / "run", episodes=10).mean > 75
+
+
+@pytest.mark.slow
 def test_commands_on_tensors(tmp_path, capsys):
     out = str(tmp_path / "run")
     sizes = ["--envs", "4", "--steps", "1040", "--brain", "hidden=[16]", "--gradient-steps", "1"]
