@@ -118,7 +118,7 @@ def kills(report: Report, folder: Path, count: int) -> None:
             same += _digests(out) == expected
             continue
         workers = str(1 + number % 2)
-        command = [sys.executable, "-m", "sensorium.cli", *words, "--workers", workers, "--out", str(out)]
+        command = [sys.executable, "-m", "sensorium", *words, "--workers", workers, "--out", str(out)]
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         time.sleep(rng.uniform(1, 9))
         if workers == "2" and number % 4 == 1 and (children := _children(process.pid)):

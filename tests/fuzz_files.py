@@ -121,6 +121,14 @@ def make_memory(folder: Path) -> None:
     memory.save(folder / "a")
 
 
+def make_cluster_buffer(folder: Path) -> None:
+    options = sn.entities.ClusterOptions(capacity=16, clusters=2, warmup=4)
+    buffer = sn.entities.VectorizedClusterBuffer(*SPACES, options)
+    observation, flags = {"imu": np.arange(18.0).reshape(6, 3) ** 2}, np.zeros(6, bool)
+    buffer.add(observation, np.zeros((6, 2)), np.zeros(6), observation, flags, flags)
+    buffer.save(folder / "a")
+
+
 SPACES = spaces.Dict({"imu": spaces.Box(-1, 1, (3,))}), spaces.Box(-1, 1, (2,))
 
 
@@ -251,6 +259,9 @@ KINDS = {
     "dataset": FileKind(make_dataset, read_dataset),
     "dataset with images": FileKind(make_image_dataset, read_dataset),
     "memory": FileKind(make_memory, lambda folder: sn.entities.Memory.load(folder / "a")),
+    "cluster buffer": FileKind(
+        make_cluster_buffer, lambda folder: sn.entities.VectorizedClusterBuffer.load(folder / "a")
+    ),
     "brain": FileKind(make_brain, lambda folder: sn.SACMLPBrain.load(folder, *SPACES)),
     "weights": FileKind(make_weights, read_weights),
     "training": FileKind(make_walk, lambda folder: sn.training.PPOOptions.load(folder), "config.json"),

@@ -6,7 +6,7 @@ import torch
 
 import sensorium as sn
 from sensorium.entities import Memory
-from sensorium.entities.brain import flat_observation, flat_space
+from sensorium.entities.nesting import flat_observation, flat_space
 from sensorium.errors import DatasetError, DeviceError, NotBuiltError, OptionError
 
 SENSORS = (sn.IMU(link="torso", rate=200), sn.JointEncoder(joints=[0, 1], noise=0.002))

@@ -84,6 +84,16 @@ def test_yaml_round_trip(tmp_path):
     assert "uuid: imu" not in text  # the default name is not written
 
 
+def test_cluster_options_round_trip():
+    memory = "memory: {capacity: 900, clusters: 3, warmup: 60, keys: [imu]}"
+    text = f"robot: balancer\nsensors:\n  - IMU: {{link: torso}}\n{memory}\n"
+    read = sn.TrainableEntity.from_yaml(text)
+    assert sn.TrainableEntity.from_yaml(read.to_yaml()).to_yaml() == read.to_yaml()
+    sn.tasks.make("balance", entity=read, n_envs=2)
+    assert read.memory.options == sn.entities.ClusterOptions(capacity=900, clusters=3, warmup=60, keys=("imu",))
+    assert memory in " ".join(read.to_yaml().split())
+
+
 def test_sensor_names_round_trip():
     imu = sn.IMU(link="torso")
     robot = sn.TrainableEntity("balancer", [imu, sn.IMU(link="torso", uuid="imu_3"), imu, imu], privileged=[imu])
@@ -161,6 +171,11 @@ BAD = {
     "twice": ("robot: balancer\nrate: 2\nrate: 3\n", "YAML:3: 'rate' is given twice"),
     "rate": ("robot: balancer\nrate: fast\n", "YAML:2: rate must be a number or None, got 'fast'"),
     "memory": ("robot: balancer\nmemory: -1\n", "YAML:2: memory must be an integer > 0"),
+    "memory's option": (
+        "robot: balancer\nmemory:\n  capacity: 900\n  cluster: 3\n",
+        r"YAML:4: memory: ClusterOptions has no option 'cluster' \(did you mean 'clusters'",
+    ),
+    "memory's size": ("robot: balancer\nmemory: {capacity: 900}\n", "YAML:2: memory: .*warmup must be between"),
     "unknown brain": ("robot: balancer\nbrain: SACBrain\n", r"YAML:2: there is no brain 'SACBrain' \(did you mean"),
     "brain's option": (
         "robot: balancer\nsensors:\n  - IMU: {link: torso}\nbrain:\n  SACMLPBrain: {hiden: [3]}\n",

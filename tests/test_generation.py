@@ -309,7 +309,7 @@ def test_workers_make_the_same_dataset_and_a_killed_worker_is_replaced(whole, tm
 def test_killed_generation_resumes_to_the_same_dataset(whole, tmp_path, moment):
     folder = tmp_path / "killed"
     words = ["generate", "pick", "--episodes", "6", "--envs", "2", "--seed", "3", "--out", str(folder)]
-    process = subprocess.Popen([sys.executable, "-m", "sensorium.cli", *words], stderr=subprocess.DEVNULL)
+    process = subprocess.Popen([sys.executable, "-m", "sensorium", *words], stderr=subprocess.DEVNULL)
     min_episodes = int(moment * 6)
     deadline = time.monotonic() + 60
     while len(list(folder.glob("episode_*.h5"))) < min_episodes and time.monotonic() < deadline:

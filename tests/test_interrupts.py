@@ -186,6 +186,25 @@ def test_interrupts_while_options_are_parsed(monkeypatch, capsys, number):
     assert capsys.readouterr().err == "sensorium plot: interrupted; nothing was kept; run it again\n"
 
 
+INTERRUPT_THE_GROUP = """
+import os, signal, subprocess, sys, time
+os.setpgid(0, 0)
+class Popen(subprocess.Popen):
+    def __init__(self, *arguments, **options):
+        super().__init__(*arguments, **options)
+        time.sleep(0.03)
+        os.killpg(0, signal.SIGINT)
+subprocess.Popen = Popen
+from sensorium.__main__ import main
+sys.exit(main())
+"""
+
+
+def test_ctrl_c_in_a_terminal_leaves_the_processes_of_libraries_quiet(tmp_path):
+    process = start("validate", tmp_path, code=INTERRUPT_THE_GROUP)
+    assert "nothing was kept" in last_line(process, signal.SIGINT)
+
+
 def test_an_interrupted_training_says_what_is_kept(tmp_path):
     command = Train("balance", tmp_path)
     assert command.interrupted == "nothing was kept; run it again"

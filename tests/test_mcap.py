@@ -743,7 +743,7 @@ def test_covariances_are_those_of_a_sensor_at_rest(dt, options):
 def test_ctrl_c_of_the_command_leaves_whole_files(tmp_path, number):
     """What was recorded is readable under its final name, and the exit code names the signal."""
     words = ["record", "--robot", "diffdrive", "--scenario", "random-acceleration", "--steps", "1000000", "--envs", "2"]
-    command = [sys.executable, "-m", "sensorium.cli", *words, "--format", "mcap", "--out", str(tmp_path / "a")]
+    command = [sys.executable, "-m", "sensorium", *words, "--format", "mcap", "--out", str(tmp_path / "a")]
     running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     part = tmp_path / "a" / "env_1.mcap.part"
     try:

@@ -196,7 +196,7 @@ def test_unknown_key_raises_with_a_suggestion():
         ({"capacity": 10**13, "shared": True}, "lower capacity"),
         ({"device": "meta"}, "device must be 'cpu' or 'cuda'"),
         ({"observation_space": ACTION}, "a Dict of Boxes"),
-        ({"observation_space": spaces.Dict({"a": SPACE})}, "a memory stores Box spaces, and a is"),
+        ({"observation_space": spaces.Dict({"a": spaces.Dict({"b": spaces.Discrete(3)})})}, r"and a\.b is Discrete"),
         ({"action_space": spaces.Discrete(3)}, "action_space must be a Box"),
     ],
 )
@@ -690,6 +690,131 @@ def test_gather_copies_each_transition_once_and_counts_lost_ones():
         other.close()
     with pytest.raises(sn.OptionError, match="fields"):
         buffer.gather(Memory(PLANE, THRUST, 8, 4))
+
+
+def nested(flat, levels):
+    """Return a flat mapping with dotted names as a nested one; ``levels`` makes a space or a dict of each level."""
+    inner = {}
+    for name, value in flat.items():
+        group, _, part = name.partition(".")
+        inner.setdefault(group, {})[part] = value
+    return levels({group: levels(parts) if "" not in parts else parts[""] for group, parts in inner.items()})
+
+
+@pytest.mark.parametrize("kind", ["memory", "clusters"])
+def test_nested_spaces_equal_flat_spaces_with_dotted_names(kind):
+    flat = {"imu.acc": spaces.Box(-9, 9, (3,)), "imu.gyro": spaces.Box(-9, 9, (2,)), "place": PLANE["place"]}
+    options = ClusterOptions(capacity=120, clusters=3, warmup=60, keys=("imu",))
+    batches = []
+    for is_nested in (False, True):
+        shape = (
+            (lambda values, levels: nested(values, levels)) if is_nested else (lambda values, levels: levels(values))
+        )
+        rng = np.random.default_rng(5)
+        space = shape(flat, spaces.Dict)
+        made = Memory(space, THRUST, 120, 20) if kind == "memory" else VectorizedClusterBuffer(space, THRUST, options)
+        for turn in range(5):
+            before, after = ({key: rng.normal(size=(20, *box.shape)) for key, box in flat.items()} for _ in range(2))
+            plain = at(np.zeros((20, 2)), np.arange(20) + 20 * turn)
+            made.add(**{**plain, "observation": shape(before, dict), "next_observation": shape(after, dict)})
+        batches.append(made.sample(64))
+    for one, other in zip(batches[0].tensors, batches[1].tensors, strict=True):
+        assert torch.equal(one, other)
+    assert set(batches[1].observation) == set(flat)
+
+
+@pytest.mark.parametrize("n_added", [15, 55, 400])
+def test_loaded_buffer_continues_like_the_saved_one(tmp_path, n_added):
+    """Before and after the fit, and with full rings."""
+    options = ClusterOptions(capacity=100, clusters=3, warmup=40, components=2)
+    rng = np.random.default_rng(6)
+    points = rng.normal(size=(900, 2)) * [1.0, 3.0] + rng.integers(0, 2, (900, 1)) * 8.0
+    saved = VectorizedClusterBuffer(PLANE, THRUST, options, seed=3)
+    for start in range(0, n_added, 5):
+        saved.add(**at(points[start : start + 5], np.arange(start, start + 5)))
+    saved.sample(7)
+    saved.balance = 0.25
+    saved.save(tmp_path / "a" / "memory")
+    saved.save(tmp_path / "a" / "memory")  # replaces the older save
+    loaded = VectorizedClusterBuffer.load(tmp_path / "a" / "memory")
+    assert (loaded.options, loaded.balance, loaded.capacity) == (options, 0.25, saved.capacity)
+    assert (loaded.clusters is None) == (n_added < 40)
+    for start in range(n_added, n_added + 200, 5):
+        for buffer in (saved, loaded):
+            buffer.add(**at(points[start : start + 5], np.arange(start, start + 5)))
+        assert torch.equal(saved.sample(16).reward, loaded.sample(16).reward)
+    assert contents(saved) == contents(loaded)
+    for buffer in (saved, loaded):
+        buffer.fit()
+    assert contents(saved) == contents(loaded)
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]
+    assert [path.name for path in (tmp_path / "a").iterdir()] == ["memory"]
+
+
+def test_damaged_buffers_are_refused(tmp_path):
+    buffer = three_groups(0.5)
+    with pytest.raises(sn.errors.DatasetError, match="holds no saved cluster buffer"):
+        VectorizedClusterBuffer.load(tmp_path)
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "file").write_text("mine")
+    with pytest.raises(sn.errors.DatasetError, match="something other than a saved memory"):
+        buffer.save(tmp_path / "other")
+    folder = tmp_path / "memory"
+    changes = [
+        ("cluster_buffer.json", lambda text: text.replace('"format": 1', '"format": 2'), "has format 2"),
+        ("cluster_buffer.json", lambda text: text.replace('"fitted": true', '"fitted": false'), "must have 1 numbers"),
+        ("cluster_buffer.json", lambda text: text.replace('"clusters": 3', '"clusters": 4'), "must have 4 numbers"),
+        (
+            "cluster_buffer.json",
+            lambda text: text.replace('"capacity": 9000', '"capacity": 1000'),
+            "contradict|must be",
+        ),
+        ("cluster_buffer.json", lambda text: text[:200], "damaged"),
+    ]
+    for file, change, message in changes:
+        buffer.save(folder)
+        (folder / file).write_text(change((folder / file).read_text()))
+        with pytest.raises(sn.errors.DatasetError, match=message):
+            VectorizedClusterBuffer.load(folder)
+    for file in ("serials.npy", "cluster_mean.npy", "field_00.npy", "generator.npy"):
+        buffer.save(folder)
+        np.save(folder / file, np.zeros((3, 3), np.float32))
+        with pytest.raises(sn.errors.DatasetError, match="damaged cluster buffer"):
+            VectorizedClusterBuffer.load(folder)
+    buffer.save(folder)
+    assert contents(VectorizedClusterBuffer.load(folder)) == contents(buffer)
+
+
+def _write_shared(name, writer, n):
+    """Write n transitions of each of 4 envs, from another process."""
+    with Memory.attach(name, writer=writer) as memory:
+        for step in range(n):
+            memory.add(**transitions(np.arange(4) + 4 * step + 1000 * writer))
+
+
+@pytest.mark.slow
+def test_several_processes_write_to_a_buffer():
+    buffer = VectorizedClusterBuffer(SPACE, ACTION, ClusterOptions(capacity=1200, clusters=3, warmup=100))
+    shared = buffer.share(writers=2, n_envs=4)
+    with pytest.raises(sn.OptionError, match="has a shared memory already"):
+        buffer.share(writers=2, n_envs=4)
+    with pytest.raises(sn.OptionError, match="holds no transitions"):
+        buffer.sample(4)
+    spawn = multiprocessing.get_context("spawn")
+    writers = [spawn.Process(target=_write_shared, args=(shared.name, writer, 50)) for writer in range(2)]
+    for process in writers:
+        process.start()
+    for process in writers:
+        process.join(120)
+        assert process.exitcode == 0
+    batch = buffer.sample(2000)  # gathers first
+    assert same(batch, batch.reward.numpy().astype(int)).all()
+    assert buffer.clusters is not None
+    assert sorted(each for ring in contents(buffer) for each in ring) == [*range(200), *range(1000, 1200)]
+    assert buffer.missed == 0
+    buffer.close()
+    with pytest.raises(sn.errors.NameNotFoundError):
+        Memory.attach(shared.name)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import torch
 from gymnasium import spaces
 
 import sensorium as sn
-from sensorium.entities.brain import flat_observation
+from sensorium.entities.nesting import flat_observation
 from sensorium.errors import DatasetError, OptionError
 from sensorium.robots import RigSensor, SensorMount, SensorRig
 from sensorium.training import evaluate, recipe, train

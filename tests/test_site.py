@@ -141,6 +141,7 @@ def test_cli_page_lists_every_command_with_its_summary(capsys):
         ("dataset", "sensorium.datasets.header", "VERSION"),
         ("policy", "sensorium.deploy.contract", "VERSION"),
         ("memory of transitions", "sensorium.entities.memory_files", "FORMAT"),
+        ("cluster buffer of transitions", "sensorium.entities.cluster_files", "FORMAT"),
     ],
 )
 def test_file_formats_page_has_the_current_versions(row, module, name):

@@ -106,8 +106,6 @@ def test_the_gripper_follows_its_action():
 def test_mistakes():
     with pytest.raises(sn.OptionError, match="goal_high must be >= goal_low"):
         lift(goal_low=(0.4, -0.2, 0.5))
-    with pytest.raises(sn.OptionError, match="'lift' takes a robot, not an entity"):
-        sn.tasks.make("lift", entity=sn.TrainableEntity(robot="franka", sensors=[sn.IMU(link="hand")]))
 
 
 @pytest.mark.slow

@@ -180,7 +180,7 @@ def test_evaluate_command_prints_and_writes_statistics(whole, tmp_path, capsys):
 @pytest.mark.slow
 def test_ctrl_c_saves_a_checkpoint_and_prints_how_to_resume(tmp_path):
     folder = tmp_path / "run"
-    command = [sys.executable, "-m", "sensorium.cli", "train", "balance", "--out", str(folder), "--no-tensorboard"]
+    command = [sys.executable, "-m", "sensorium", "train", "balance", "--out", str(folder), "--no-tensorboard"]
     command += ["--envs", "4", "--option", "max_steps=30", "--brain", "hidden=[16,16]", "--gradient-steps", "1"]
     running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ)
     try:

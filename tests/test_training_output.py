@@ -27,7 +27,7 @@ COMMANDS = {
 
 def command(task, folder, *options):
     fixed = ["--out", str(folder), "--no-tensorboard", "--episodes", "2", "--evaluate-every", "800"]
-    return [sys.executable, "-m", "sensorium.cli", "train", task, *fixed, *COMMANDS[task], *options]
+    return [sys.executable, "-m", "sensorium", "train", task, *fixed, *COMMANDS[task], *options]
 
 
 @pytest.mark.slow

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from functools import reduce
@@ -112,6 +113,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _report(f"sensorium {name}", _describe_unknown(unknown[0], command, name), USAGE)
     try:
         with interrupt_on_sigterm():
+            _import_physics()
             return command.run()
     except KeyboardInterrupt as error:
         kept = getattr(command, "interrupted", "nothing was kept; run it again")
@@ -125,6 +127,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if error.filename is None:  # not caused by a file of the user
             raise
         return _report(f"sensorium {name}", f"{error.filename}: {error.strerror}", FAILURE)
+
+
+def _import_physics() -> None:
+    """Import MuJoCo, which all commands need, with signals held back.
+
+    It imports glfw, which starts a process to ask for the version of a library. Ctrl-C in a terminal reaches that
+    process too, and it would print a traceback of its own. It inherits the mask.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM))
+    try:
+        import mujoco  # noqa: F401
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _report(program: str, message: str, status: int) -> int:

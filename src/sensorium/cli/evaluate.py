@@ -34,7 +34,7 @@ class Evaluate:
     seed: Annotated[int | None, default("one that the training did not use")] = None
     """Seed of the episodes."""
     device: Annotated[str | None, default("that of the training")] = None
-    """Device to run the episodes on: cpu, or for a policy that PPO trained also cuda, cuda:1, ..."""
+    """Device to run the episodes on: cpu, or for a training on tensors also cuda, cuda:1, ..."""
     which: Literal["best", "last"] = "best"
     """Brain to evaluate: best, the one of the best evaluation during training, or last."""
     json: Annotated[Path | None, default("not written")] = None
@@ -69,12 +69,11 @@ class Evaluate:
         return 0
 
     def _evaluate(self) -> Evaluation:
-        from sensorium.errors import OptionError
-        from sensorium.training import evaluate, evaluate_ppo
+        from sensorium.training import TrainOptions, evaluate, evaluate_ppo
         from sensorium.training.ppo_options import is_ppo
 
         if is_ppo(self.folder):
             return evaluate_ppo(self.folder, self.episodes, self.seed, self.which, self.device)
-        if self.device not in (None, "cpu"):
-            raise OptionError(f"--device: {self.folder} was trained by SAC, which is evaluated on the CPU only")
-        return evaluate(self.folder, self.episodes, self.seed, self.which)
+        on_arrays = self.device == "cpu" and TrainOptions.load(self.folder).device is None
+        device = None if on_arrays else self.device
+        return evaluate(self.folder, self.episodes, self.seed, self.which, device=device)

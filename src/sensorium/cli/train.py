@@ -15,6 +15,7 @@ from sensorium.cli.arguments import default, parse_pair
 from sensorium.cli.progress import status_progress, stop_request
 
 if TYPE_CHECKING:
+    from sensorium.entities import ClusterOptions
     from sensorium.training import PPOOptions, Progress, TrainOptions
 
 _RECIPE = "as in the task's recipe"
@@ -24,8 +25,8 @@ _RECIPE = "as in the task's recipe"
 class Train:
     """Train a robot on a task.
 
-    SAC trains an entity with sensors, a brain and a memory on the CPU. PPO trains a policy on tensors, on the CPU or on
-    a GPU. balance and reach train by either, lift and walk by PPO. Each task has a recipe with the default options.
+    SAC trains an entity with sensors, a brain and a memory, on arrays, or with --device on tensors. PPO trains a
+    policy on tensors. balance and reach train by either, lift and walk by PPO. Each has a recipe with default options.
 
     Ctrl-C saves a checkpoint and ends; continue with --resume.
 
@@ -35,6 +36,8 @@ class Train:
         sensorium train reach --algorithm ppo --out runs/reach
         sensorium train balance --out runs/balance --resume --steps 200000
         sensorium train reach --envs 64 --brain learning_rate=0.0003 --out runs/reach
+        sensorium train balance --algorithm sac --device cuda --envs 256 --out runs/balance
+        sensorium train balance --memory clusters=16 balance=0.5 --out runs/balanced
         sensorium train my_task --module my_tasks.py --out runs/my_task
     """
 
@@ -57,14 +60,17 @@ class Train:
     """Number of envs that are simulated in parallel."""
     seed: Annotated[int | None, default(_RECIPE)] = None
     """Seed of all randomness."""
-    device: Annotated[str | None, default("cpu")] = None
-    """Device of the training: cpu, or for PPO also cuda, cuda:1, ..."""
+    device: Annotated[str | None, default("cpu; for SAC, a task on arrays")] = None
+    """Device of a tensor task, its memory and its networks: cpu, cuda, cuda:1, ..."""
     rig: Annotated[Path | None, default(_RECIPE)] = None
     """YAML file of the robot's sensors."""
     option: Annotated[tuple[str, ...], default(_RECIPE)] = ()
     """Options of the task as name=value, e.g. max_steps=300. Values are JSON or text."""
     brain: Annotated[tuple[str, ...], default(_RECIPE)] = ()
     """Options of the brain or of PPO as name=value, e.g. learning_rate=0.0003."""
+    memory: Annotated[tuple[str, ...], default(_RECIPE)] = ()
+    """Options of SAC's memory as name=value, e.g. capacity=500000. With others than capacity, e.g. clusters=16
+    balance=0.5, batches are balanced over clusters of states."""
     gradient_steps: Annotated[int | None, default(_RECIPE)] = None
     """Number of gradient steps after each step of all envs."""
     evaluate_every: Annotated[int | None, default(_RECIPE)] = None
@@ -166,8 +172,8 @@ class Train:
         given = self._given()
         if self.device is not None:
             given["device"] = self.device
-        for name in ("gradient_steps", "stop_at"):
-            if getattr(self, name) is not None:
+        for name in ("gradient_steps", "stop_at", "memory"):
+            if getattr(self, name) not in (None, ()):
                 raise OptionError(f"--{name.replace('_', '-')} is an option of SAC, and this is a training by PPO")
         if self.resume:
             stored = PPOOptions.load(self.out)
@@ -183,31 +189,38 @@ class Train:
         return ppo_recipe(self.task, **given, **dict(parse_pair("--brain", text) for text in self.brain))
 
     def _new_options(self) -> TrainOptions:
-        from sensorium.errors import OptionError
         from sensorium.robots import SensorRig
         from sensorium.tasks import catalogue
         from sensorium.training import RECIPES, recipe
 
-        if self.device not in (None, "cpu"):
-            raise OptionError(
-                f"--device: SAC trains on the CPU only, got {self.device!r}; --algorithm ppo trains on a GPU"
-            )
         if self.task not in RECIPES:
             catalogue.find(self.task)  # raises a better error if the task does not exist at all
         base = recipe(self.task)
         changes = self._given()
+        if self.device is not None:
+            changes["device"] = self.device
         if self.rig is not None:
             changes["entity"] = base.entity.model_copy(update={"sensors": SensorRig.load(self.rig)})
+        if self.memory:
+            changes["memory"] = self._memory(base.memory)
         changes["task_options"] = {**base.task_options, **dict(parse_pair("--option", text) for text in self.option)}
         changes["brain_options"] = {**base.brain_options, **dict(parse_pair("--brain", text) for text in self.brain)}
         return recipe(self.task, **changes)
+
+    def _memory(self, default: int | ClusterOptions) -> int | ClusterOptions:
+        """Return the option "memory": a capacity, or options of clusters. Defaults are those of the recipe."""
+        from sensorium.entities import ClusterOptions
+
+        base = default.model_dump() if isinstance(default, ClusterOptions) else {"capacity": default}
+        values = base | dict(parse_pair("--memory", text) for text in self.memory)
+        return values["capacity"] if values.keys() == {"capacity"} else ClusterOptions(**values)
 
     def _stored_options(self) -> TrainOptions:
         from sensorium.errors import OptionError
         from sensorium.training import TrainOptions
 
-        if self.rig or self.option or self.brain:
-            raise OptionError("--rig, --option and --brain cannot be changed with --resume; remove them")
+        if self.rig or self.option or self.brain or self.memory:
+            raise OptionError("--rig, --option, --brain and --memory cannot be changed with --resume; remove them")
         stored = TrainOptions.load(self.out)
         if stored.task != self.task:
             raise OptionError(f"{self.out} is a training of the task {stored.task!r}, not {self.task!r}")

@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
-import numpy as np
-from gymnasium import spaces
+import torch
 
 from sensorium.entities.experience_layout import Transitions
+from sensorium.entities.nesting import Rows
 from sensorium.errors import OptionError, did_you_mean, shorten
-from sensorium.suites import Arrays
 
 
 class Brain(Protocol):
     """The policy of an entity.
 
     It is made from the observation and action spaces and receives only arrays: observations by uuid, nested as the
-    space is.
+    space is. In a tensor task it receives tensors on the task's device, and may return tensors.
 
     Example:
         >>> class Still:
@@ -33,10 +32,10 @@ class Brain(Protocol):
         ...         return np.zeros((len(observation["imu"]["lin_acc"]), *self.shape))
     """
 
-    def decide(self, observation: Mapping[str, Any], deterministic: bool = False) -> np.ndarray:
+    def decide(self, observation: Mapping[str, Any], deterministic: bool = False) -> Rows:
         """Return the action (n,) for the observation of one env."""
 
-    def decide_batch(self, observation: Mapping[str, Any], deterministic: bool = False) -> np.ndarray:
+    def decide_batch(self, observation: Mapping[str, Any], deterministic: bool = False) -> Rows:
         """Return the actions (B, n) for the observations of B envs."""
 
 
@@ -66,6 +65,12 @@ class LearningBrain(Brain, Protocol):
         """Restore a saved brain: the same weights, and the same random numbers from then on."""
 
 
+def with_device(brain: Callable[..., Brain], options: Mapping[str, Any], device: torch.device) -> dict[str, Any]:
+    """Return the options of a brain, with a device if it has that option and none is given."""
+    has_device = "device" in inspect.signature(brain).parameters
+    return {"device": str(device), **options} if has_device else dict(options)
+
+
 def check_brain(brain: object, options: Mapping[str, Any]) -> None:
     """Check that a brain accepts its options.
 
@@ -92,29 +97,3 @@ def check_brain(brain: object, options: Mapping[str, Any]) -> None:
         if name not in names:
             hint = did_you_mean(name, names) or f"; it has {shorten(names)}"
             raise OptionError(f"brain {getattr(brain, '__name__', brain)} has no option {name!r}{hint}")
-
-
-def flat_space(space: spaces.Space[Any], name: str = "") -> dict[str, spaces.Box]:
-    """Return the boxes of a nested space, by dotted names.
-
-    Raises:
-        TypeError: a space is neither a Dict nor a Box.
-    """
-    if isinstance(space, spaces.Dict):
-        result: dict[str, spaces.Box] = {}
-        for key, inner in space.spaces.items():
-            result |= flat_space(inner, f"{name}.{key}" if name else key)
-        return result
-    if not isinstance(space, spaces.Box):
-        raise TypeError(f"a brain needs Box spaces, and {name!r} is {space}")
-    return {name: space}
-
-
-def flat_observation(observation: Arrays, name: str = "") -> dict[str, np.ndarray]:
-    """Return the arrays of a nested observation, by the names of :func:`flat_space`."""
-    if isinstance(observation, Mapping):
-        result: dict[str, np.ndarray] = {}
-        for key, inner in observation.items():
-            result |= flat_observation(inner, f"{name}.{key}" if name else key)
-        return result
-    return {name: np.asarray(observation)}

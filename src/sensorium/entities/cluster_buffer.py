@@ -3,42 +3,32 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 import torch
 from gymnasium import spaces
-from pydantic import Field
-from torch import Tensor
 
-from sensorium.entities import kernels
+from sensorium._arguments import checked
+from sensorium._system import check_memory
+from sensorium.entities import cluster_files, kernels, memory_files
 from sensorium.entities.batch_staging import BatchStaging
+from sensorium.entities.cluster_features import SortWorkspace, clustered_columns, fill_features
+from sensorium.entities.cluster_files import ClusterState
+from sensorium.entities.cluster_options import ClusterOptions
 from sensorium.entities.clusters import Clusters
 from sensorium.entities.device import usable_device
-from sensorium.entities.experience_layout import ExperienceLayout, Rows, Transitions, flat_rows
+from sensorium.entities.experience_layout import ExperienceLayout, Transitions, flat_rows
 from sensorium.entities.memory import Memory
-from sensorium.errors import NameNotFoundError, OptionError, did_you_mean, shorten
-from sensorium.options import Options
+from sensorium.entities.nesting import NestedRows, Rows
+from sensorium.errors import DatasetError, OptionError
+from sensorium.options import checked_integer
 
 _CHUNK = 4096
 """Transitions that are read from a memory at once."""
-
-
-class ClusterOptions(Options):
-    """Options of a :class:`VectorizedClusterBuffer`."""
-
-    capacity: int = Field(ge=1)
-    """Transitions to hold. Each cluster holds ``capacity // clusters``."""
-    clusters: int = Field(default=16, ge=1)
-    """Number of clusters. 1 is the uniform mode: one ring, and nothing is fitted."""
-    components: int = Field(default=8, ge=1)
-    """Principal components of the observations in which the clusters are fitted, at most the observations' size."""
-    warmup: int = Field(default=10_000, ge=1)
-    """Transitions before the clusters are fitted, at most ``capacity``."""
-    balance: float = Field(default=0.5, ge=0.0, le=1.0)
-    """How batches are drawn: 0 is uniform over transitions, 1 uniform over clusters, between them a mixture."""
-    keys: tuple[str, ...] | None = None
-    """Observations that are clustered. Default: all float32 ones. Images that are named here count by their pixels."""
+_SHARED_WRITES = 64
+"""Default number of writes of each process that a shared memory holds until they are gathered."""
 
 
 class VectorizedClusterBuffer:
@@ -51,17 +41,17 @@ class VectorizedClusterBuffer:
     repeated automatically: call :meth:`fit` when the policy visits other states, which sorts the held transitions
     again.
 
-    The buffer belongs to one process, the learner's, and one thread. Other processes write to shared
-    :class:`Memory` objects, from which :meth:`gather` copies; no transition is serialised. All random numbers come from
-    the seed: the same transitions in the same order give the same batches.
+    The buffer belongs to one process, the learner's, and one thread. Other processes write to the shared memory of
+    :meth:`share`, or to shared :class:`Memory` objects, from which :meth:`gather` copies; no transition is serialised.
+    All random numbers come from the seed: the same transitions in the same order give the same batches.
 
     Example:
         >>> buffer = VectorizedClusterBuffer(space, action_space, ClusterOptions(capacity=1_000_000, clusters=16))
-        >>> buffer.gather(memory)           # what the memory's writers added since the last call
+        >>> buffer.add(observation, action, reward, next_observation, terminated, truncated)
         >>> batch = buffer.sample(256)
 
     Args:
-        observation_space: Dict of Boxes, the space of one env.
+        observation_space: Dict of Boxes that may nest, the space of one env. Batches have dotted names, "imu.ang_vel".
         action_space: Box, the space of one env.
         options: how to sort and draw.
         device: device of the batches. The transitions stay on the host. Batches for a GPU go through page-locked memory
@@ -85,17 +75,14 @@ class VectorizedClusterBuffer:
         device: str | torch.device = "cpu",
         seed: int = 0,
     ) -> None:
-        self.layout = ExperienceLayout.of(observation_space, action_space)
+        self._create(ExperienceLayout.of(observation_space, action_space), options, device, seed)
+
+    def _create(self, layout: ExperienceLayout, options: ClusterOptions, device: str | torch.device, seed: int) -> None:
+        self.layout = layout
         self.options = options
         self.device = usable_device(device)
-        if options.capacity < options.clusters:
-            raise OptionError(f"capacity must be >= clusters, which is {options.clusters}; got {options.capacity}")
-        if options.clusters > 1 and not options.clusters <= options.warmup <= options.capacity:
-            raise OptionError(
-                f"warmup must be between clusters ({options.clusters}) and capacity ({options.capacity}), got "
-                f"{options.warmup}"
-            )
-        self._columns = _columns(self.layout, options)
+        check_memory("capacity", options.capacity, "the transitions", layout.row_bytes + 8, minimum=options.clusters)
+        self._columns = clustered_columns(self.layout, options)
         self._width = self._columns[-1][1].stop if self._columns else 0
         self._fit_at = options.warmup
         self.balance = options.balance
@@ -111,12 +98,13 @@ class VectorizedClusterBuffer:
         self._serials = np.zeros(self._stride, np.int64)  # serial number of each row: sorting again needs the age
         self._next_serial = 0
         self._split(1)
-        self._workspace = _Workspace(0, 0, 1)
+        self._workspace = SortWorkspace(0, 0, 1)
         self._uniforms = torch.zeros((0, 2), dtype=torch.float64)
         self._rows = torch.zeros(0, dtype=torch.int64)
         self._staging = BatchStaging(self.layout, 0, torch.device("cpu"))
         self._chunk = self.layout.batch(0)
         self._cursors: weakref.WeakKeyDictionary[Memory, np.ndarray] = weakref.WeakKeyDictionary()
+        self._shared: Memory | None = None
 
     # -- contents -----------------------------------------------------------------------------------------------------
 
@@ -148,10 +136,10 @@ class VectorizedClusterBuffer:
 
     def add(
         self,
-        observation: Mapping[str, Rows],
+        observation: NestedRows,
         action: Rows,
         reward: Rows,
-        next_observation: Mapping[str, Rows],
+        next_observation: NestedRows,
         terminated: Rows,
         truncated: Rows,
     ) -> None:
@@ -163,6 +151,31 @@ class VectorizedClusterBuffer:
         values = self.layout.collect(observation, action, reward, next_observation, terminated, truncated)
         n = len(reward)
         self._store(self.layout.arrays(values, self.layout.shapes(n)), n)
+
+    @checked
+    def share(self, writers: int, n_envs: int, capacity: int | None = None) -> Memory:
+        """Make a shared memory for other processes to write. :meth:`sample` and :meth:`save` gather from it first.
+
+        Args:
+            writers: number of processes that write.
+            n_envs: transitions that a writer adds at once, B.
+            capacity: transitions that the shared memory holds until they are gathered, over all writers. Default: 64
+                writes of each writer.
+
+        Returns:
+            A memory that this process only reads. Other processes call ``Memory.attach(memory.name, writer=...)``.
+
+        Raises:
+            OptionError: there is one already, an option cannot be used, or there is too little shared memory.
+        """
+        if self._shared is not None:
+            raise OptionError("the buffer has a shared memory already; call share() once, for all writers")
+        writers, n_envs = checked_integer("writers", writers, lower=1), checked_integer("n_envs", n_envs, lower=1)
+        capacity = _SHARED_WRITES * writers * n_envs if capacity is None else capacity
+        shared = Memory.__new__(Memory)
+        shared._create(self.layout, capacity, n_envs, True, "cpu", writers, None, seed=0)
+        self._shared = shared
+        return shared
 
     def gather(self, memory: Memory) -> int:
         """Copy what a memory's writers added since the last call, in the order of each writer.
@@ -197,14 +210,14 @@ class VectorizedClusterBuffer:
         if n == 0:
             return
         if len(self._workspace.rows) < n:
-            self._workspace = _Workspace(n, self._width, self.options.clusters)
+            self._workspace = SortWorkspace(n, self._width, self.options.clusters)
         space = self._workspace
         labels, rows, serials = space.labels[:n], space.rows[:n], space.serials[:n]
         if self.clusters is None:
             labels.zero_()
         else:
             features = space.features[:n]
-            _fill(features, arrays, self._columns)
+            fill_features(features, arrays, self._columns)
             self.clusters.label(features, space.scores[:n], labels)
         n_skipped = kernels.route(labels.numpy(), self._heads, self._counts, self._stride, self._surplus, rows)
         np.add(space.places[:n], self._next_serial, out=serials)
@@ -240,7 +253,7 @@ class VectorizedClusterBuffer:
             raise OptionError("the buffer has clusters=1, the uniform mode, in which nothing is fitted")
         held = self._held_rows()
         features = torch.empty((len(held), self._width))
-        _fill(features, self._arrays, self._columns, held)
+        fill_features(features, self._arrays, self._columns, held)
         fitted = Clusters.fit(features, self.options.clusters, self.options.components, self.generator)
         labels = torch.empty(len(held), dtype=torch.int64)
         fitted.label(features, torch.empty((len(held), self.options.clusters)), labels)
@@ -254,7 +267,7 @@ class VectorizedClusterBuffer:
 
     def _held_rows(self) -> np.ndarray:
         """Return the rows that hold transitions, oldest first."""
-        rows = np.concatenate([ring * self._stride + np.arange(n) for ring, n in enumerate(self._counts)])
+        rows = self._rows_by_ring()
         return rows[np.argsort(self._serials[rows], kind="stable")]
 
     def _split(self, rings: int) -> None:
@@ -284,6 +297,8 @@ class VectorizedClusterBuffer:
         """
         if batch_size < 1:
             raise OptionError(f"batch_size must be >= 1, got {batch_size}")
+        if self._shared is not None:
+            self.gather(self._shared)
         if len(self) == 0:
             raise OptionError("cannot sample: the buffer holds no transitions; add some first")
         if self._staging.n != batch_size:
@@ -299,51 +314,80 @@ class VectorizedClusterBuffer:
             torch.index_select(block, 0, self._rows, out=tensor)
         return self._staging.to_device()
 
+    # -- files --------------------------------------------------------------------------------------------------------
+
+    @checked
+    def save(self, folder: str | Path) -> None:
+        """Write all transitions to a folder: one ``.npy`` file per field, the clusters, and JSON.
+
+        An older save there is replaced.
+
+        Raises:
+            DatasetError: the folder holds other files. Nothing is changed.
+        """
+        if self._shared is not None:
+            self.gather(self._shared)
+        rows = self._rows_by_ring()
+        state = ClusterState(
+            layout=self.layout,
+            options=self.options,
+            arrays=(block[rows] for block in self._arrays),  # a copy of one field at a time
+            serials=self._serials[rows],
+            counts=self._counts,
+            heads=self._heads,
+            counters={"next_serial": self._next_serial, "fit_at": self._fit_at, "missed": self.missed},
+            balance=self._balance,
+            generator=self.generator.get_state().numpy(),
+            clusters=self.clusters,
+        )
+        memory_files.replace(Path(folder), cluster_files.HEADER, state.write)
+
+    @classmethod
+    @checked
+    def load(cls, folder: str | Path, device: str | torch.device = "cpu") -> VectorizedClusterBuffer:
+        """Return a buffer with the contents, the clusters and the random state that :meth:`save` wrote.
+
+        Args:
+            folder: the folder.
+            device: as in the constructor.
+
+        Raises:
+            DatasetError: the folder does not hold a saved buffer, or it is damaged.
+        """
+        state = ClusterState.read(Path(folder))
+        buffer = cls.__new__(cls)
+        buffer._create(state.layout, state.options, device, seed=0)
+        if state.clusters is not None and len(state.clusters.mean) != buffer._width:
+            raise DatasetError(
+                f"{folder} holds a damaged cluster buffer: its clusters are fitted to {len(state.clusters.mean)} "
+                f"numbers, and its observations have {buffer._width}; save it again"
+            )
+        buffer._restore(state)
+        return buffer
+
+    def _restore(self, state: ClusterState) -> None:
+        """Copy saved contents to this empty buffer."""
+        self.clusters, self.balance = state.clusters, state.balance
+        self._split(len(state.counts))
+        self._counts[:], self._heads[:] = state.counts, state.heads
+        rows = self._rows_by_ring()
+        for block, array in zip((*self._arrays, self._serials), (*state.arrays, state.serials), strict=True):
+            block[rows] = array
+        self._next_serial, self._fit_at, self.missed = (
+            state.counters[name] for name in ("next_serial", "fit_at", "missed")
+        )
+        self.generator.set_state(torch.from_numpy(state.generator))
+
+    def _rows_by_ring(self) -> np.ndarray:
+        """Return the rows that hold transitions, ring after ring."""
+        return np.concatenate([ring * self._stride + np.arange(n) for ring, n in enumerate(self._counts)])
+
+    def close(self) -> None:
+        """Remove the shared memory of :meth:`share`, if there is one."""
+        if self._shared is not None:
+            self._shared.close()
+            self._shared = None
+
     def __repr__(self) -> str:
         kind = "uniform" if self.options.clusters == 1 else f"{self.options.clusters} clusters"
         return f"<VectorizedClusterBuffer of {self.capacity:,} transitions, {kind}, for {self.device}>"
-
-
-class _Workspace:
-    """Arrays for sorting up to n transitions."""
-
-    def __init__(self, n: int, width: int, clusters: int) -> None:
-        self.features = torch.zeros((n, width))
-        self.scores = torch.zeros((n, clusters))
-        self.labels = torch.zeros(n, dtype=torch.int64)
-        self.rows = np.zeros(n, np.int64)
-        self.places = np.arange(n)
-        self.serials = np.zeros(n, np.int64)
-
-
-def _fill(
-    features: Tensor,
-    arrays: Sequence[np.ndarray],
-    columns: Sequence[tuple[int, slice]],
-    rows: np.ndarray | slice = slice(None),
-) -> None:
-    """Concatenate the clustered observations of some rows into ``features``."""
-    numbers = features.numpy()
-    for place, part in columns:
-        numbers[:, part] = arrays[place][rows].reshape(len(numbers), -1)
-
-
-def _columns(layout: ExperienceLayout, options: ClusterOptions) -> list[tuple[int, slice]]:
-    """Return the clustered observations: their position among the fields, and their columns of the features."""
-    if options.clusters == 1:
-        return []
-    keys = options.keys
-    if keys is None:
-        keys = tuple(each.name for each in layout.observation if each.dtype == "float32")
-    if not keys:
-        raise OptionError("keys: there is no float32 observation to cluster; name the observations, or use clusters=1")
-    columns, start = [], 0
-    for key in keys:
-        if key not in layout.keys:
-            hint = did_you_mean(key, layout.keys) or f"; there are {shorten(layout.keys)}"
-            raise NameNotFoundError(f"keys: there is no observation {key!r}{hint}")
-        place = layout.keys.index(key)
-        size = int(np.prod(layout.observation[place].shape, dtype=np.int64))
-        columns.append((place, slice(start, start + size)))
-        start += size
-    return columns

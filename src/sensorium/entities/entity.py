@@ -2,31 +2,37 @@
 
 from __future__ import annotations
 
-import math
 import os
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import numpy as np
+import torch
 from gymnasium import spaces
 
 from sensorium._arguments import checked
 from sensorium.entities import entity_yaml
-from sensorium.entities.brain import Brain, check_brain, flat_space
+from sensorium.entities.argument_values import plain, positive, rows_of
+from sensorium.entities.brain import Brain, check_brain, with_device
+from sensorium.entities.cluster_options import ClusterOptions
+from sensorium.entities.declared import declare, suite_of
+from sensorium.entities.experience_layout import ExperienceLayout
 from sensorium.entities.landmarks import warn_of_exact_landmarks
 from sensorium.entities.memory import Memory
+from sensorium.entities.memory_choice import AnyMemory, make_memory
+from sensorium.entities.nesting import NestedRows, Rows, same_shapes
 from sensorium.entities.rig_options import rig_of
+from sensorium.entities.tensor_transitions import TensorTransitions
 from sensorium.entities.transition_builder import TransitionBuilder
-from sensorium.errors import NotBuiltError, OptionError
+from sensorium.errors import OptionError
 from sensorium.files import write_whole
 from sensorium.robots import Robot, SensorRig, make
 from sensorium.sensors.options import SensorOptions
-from sensorium.suites import Arrays, ObservationSensor, PipelineSensor, SensorSuite
-from sensorium.worlds import Envs, Plane, Scene, Sphere, World, env_ids
+from sensorium.suites import SensorSuite
+from sensorium.worlds import Envs, World, env_ids
 
-NumberT = TypeVar("NumberT", int, float)
+AnyMemoryT = TypeVar("AnyMemoryT", bound=AnyMemory)
 
 
 class TrainableEntity:
@@ -47,13 +53,14 @@ class TrainableEntity:
             that reads the exact pose of one causes a warning, unless it is privileged.
         brain_options: further arguments of ``brain``.
         rate: decisions per second. Its action is held in between. Default: one decision in every step of its task.
-        memory: capacity of its memory in transitions, over all envs; None for no memory.
+        memory: capacity of its :class:`Memory` in transitions, over all envs, or the options of a
+            :class:`VectorizedClusterBuffer`; None for no memory.
 
     Attributes:
         suite: its observation sensors. Before the entity is in a scene, they have spaces (of one env) but cannot be
             read.
         brain: the brain, or None.
-        memory: its :class:`Memory`, made when the entity is put into a scene, or None.
+        memory: its memory, made when the entity is put into a scene, or None.
         observation_space: space of one env's observation.
         action_space: space of one env's action.
 
@@ -81,13 +88,13 @@ class TrainableEntity:
         landmarks: Sequence[str] = (),
         brain_options: Mapping[str, Any] | None = None,
         rate: float | None = None,
-        memory: int | None = None,
+        memory: int | ClusterOptions | None = None,
     ) -> None:
         self.robot_name = str(robot)
         self._robot_options = dict(robot_options or {})
         self._landmarks = tuple(landmarks)
-        self.rate = _positive("rate", rate, float)
-        self._capacity = _positive("memory", memory, int)
+        self.rate = positive("rate", rate, float)
+        self._memory = memory if isinstance(memory, ClusterOptions) else positive("memory", memory, int)
         self._brain_type, self._brain_options = brain, dict(brain_options or {})
         check_brain(brain, self._brain_options)
         own = SensorRig.load(sensors) if isinstance(sensors, str | Path) else rig_of(sensors)
@@ -95,14 +102,15 @@ class TrainableEntity:
         extra = rig_of(privileged, taken=[sensor.name for sensor in own.sensors])
         self._rig = SensorRig(sensors=(*own.sensors, *extra.sensors))
         self._privileged = [sensor.name for sensor in extra.sensors]
-        self.suite, self.action_space = self._declare()
+        self._owner = f"robot {self.robot_name!r}"
+        self.suite, self.action_space = declare(self.make_robot(), self._landmarks, self._privileged, self._owner)
         self.observation_space = self.suite.single_space
-        self.brain: Brain | None = None
-        if brain is not None:
-            self.brain = brain(self.observation_space, self.action_space, **self._brain_options)
+        own_spaces = self.observation_space, self.action_space
+        self.brain: Brain | None = None if brain is None else brain(*own_spaces, **self._brain_options)
         self._world: World | None = None
-        self.memory: Memory | None = None
-        self._transitions: TransitionBuilder | None = None
+        self.memory: AnyMemory | None = None
+        self._transitions: TransitionBuilder | TensorTransitions | None = None
+        self._read_tensors: Callable[[], Mapping[str, Any]] | None = None
         self._action = np.zeros((0, *self.action_space.shape))
 
     # -- files --------------------------------------------------------------------------------------------------------
@@ -113,21 +121,10 @@ class TrainableEntity:
 
         Raises:
             OptionError: a value cannot be used. The message names the file and the line.
-
-        Example:
-            >>> robot = sn.TrainableEntity.from_yaml("balancer.yaml")
         """
         if not isinstance(source, str | os.PathLike):
             raise OptionError(f"source must be a path or YAML text, got {source!r:.80}")
-        file = entity_yaml.EntityFile(source)
-        try:
-            return cls(**file.arguments())
-        except OptionError as error:
-            message = str(error).removeprefix(f"{cls.__name__}: ")
-            first = message.split(" ")[0].rstrip(":,")
-            if first in ("rate", "memory", "brain"):
-                file.fail(message, first)
-            raise
+        return entity_yaml.EntityFile(source).make(cls)
 
     def to_yaml(self, file: str | os.PathLike[str] | None = None) -> str:
         """Return the entity as YAML text for :meth:`from_yaml`, without its weights and memory.
@@ -138,10 +135,12 @@ class TrainableEntity:
         Raises:
             OptionError: its brain is not a class at the top level of a module.
         """
-        values: dict[str, Any] = {"robot": self.robot_name, "rate": self.rate, "memory": self._capacity}
-        values |= {"robot_options": _plain(self._robot_options), "landmarks": list(self._landmarks)}
+        values: dict[str, Any] = {"robot": self.robot_name, "rate": self.rate, "memory": self._memory}
+        if isinstance(self._memory, ClusterOptions):
+            values["memory"] = plain(self._memory.model_dump(exclude_defaults=True))
+        values |= {"robot_options": plain(self._robot_options), "landmarks": list(self._landmarks)}
         if self._brain_type is not None:
-            name, options = entity_yaml.brain_name(self._brain_type), _plain(self._brain_options)
+            name, options = entity_yaml.brain_name(self._brain_type), plain(self._brain_options)
             values["brain"] = {name: options} if options else name
         own, extra = (
             [entry for entry in self._rig.sensors if (entry.name in self._privileged) == truth]
@@ -162,6 +161,12 @@ class TrainableEntity:
         """
         return make(self.robot_name, rig=self._rig, **self._robot_options, **options)
 
+    @property
+    def sensors(self) -> tuple[list[str], list[str]]:
+        """Names of its own sensors, and of those whose ground truth is for critics and teachers."""
+        names = [sensor.name for sensor in self._rig.sensors]
+        return [name for name in names if name not in self._privileged], list(self._privileged)
+
     def bind(self, robot: Robot, n_envs: int) -> SensorSuite:
         """Connect the entity to its body in a built scene, and return its suite.
 
@@ -170,20 +175,57 @@ class TrainableEntity:
             n_envs: number of envs, B.
 
         Raises:
-            OptionError: the robot has other sensors than the entity.
+            OptionError: the robot has other sensors than the entity, or the entity acts in a tensor task.
         """
-        suite = self._suite_of(robot, n_envs)
+        if self._read_tensors is not None:
+            raise OptionError("the entity has the spaces of a tensor task: make another one for tasks on arrays")
+        suite = suite_of(robot, n_envs, self._privileged, self._owner)
         if suite.single_space != self.observation_space:
             raise OptionError(f"the robot {robot.name!r} has other sensors than the entity; make it with make_robot()")
         self.suite, self._world = suite, robot._world
-        if self._transitions is not None:
+        if isinstance(self._transitions, TransitionBuilder):
             self._transitions.discard(slice(None))
-        elif self._capacity:
-            self.start_memory(self._capacity, n_envs)
+        elif self._memory is not None:
+            self.start_memory(self._memory, n_envs)
         return suite
 
-    def step(self, world: object = None, *, deterministic: bool = False) -> np.ndarray:
-        """Read the suite and return the brain's actions, (B, n).
+    def bind_tensors(
+        self,
+        robot: Robot,
+        n_envs: int,
+        observation_space: spaces.Dict,
+        action_space: spaces.Box,
+        device: torch.device,
+        read: Callable[[], Mapping[str, Any]],
+    ) -> None:
+        """Connect the entity to its body in a tensor task, whose spaces become those of the entity.
+
+        They are the sensors of the entity and what the task itself observes, such as a command, and the actions of the
+        task. If they are others than before, the brain is made anew, on the device of the task, unless its options name
+        another one.
+
+        Args:
+            robot: a robot of :meth:`make_robot`, in a built scene.
+            n_envs: number of envs, B.
+            observation_space, action_space: spaces of one env.
+            device: device of the task.
+            read: returns the observation of the task, by uuid.
+        """
+        self.suite = suite_of(robot, n_envs, self._privileged, self._owner)
+        self._world, self._read_tensors = robot._world, read
+        if not same_shapes(self.observation_space, observation_space) or self.action_space != action_space:
+            self.observation_space, self.action_space = observation_space, action_space
+            self.memory = self._transitions = None
+            if self._brain_type is not None:
+                options = with_device(self._brain_type, self._brain_options, device)
+                self.brain = self._brain_type(observation_space, action_space, **options)
+        if isinstance(self._transitions, TensorTransitions) and self._transitions.n_envs == n_envs:
+            self._transitions.discard()
+        elif self._memory is not None:
+            self.start_memory(self._memory, n_envs, device=device)
+
+    def step(self, world: object = None, *, deterministic: bool = False) -> Rows:
+        """Read the suite, or the observation of a tensor task, and return the brain's actions, (B, n).
 
         Args:
             world: the task, scene or world that the entity is in, or a Gymnasium view of it. It is only compared with
@@ -201,15 +243,16 @@ class TrainableEntity:
         if world is not None and inner is not self._world:
             where = "in no scene yet" if self._world is None else "in another one"
             raise OptionError(f"the entity is not in {world!r}, but {where}; pass the task that was made with it")
-        return self.decide_batch(self.suite.read(), deterministic)
+        read = self.suite.read if self._read_tensors is None else self._read_tensors
+        return self.decide_batch(read(), deterministic)
 
     # -- deciding -----------------------------------------------------------------------------------------------------
 
-    def decide(self, observation: Mapping[str, Any], deterministic: bool = False) -> np.ndarray:
+    def decide(self, observation: Mapping[str, Any], deterministic: bool = False) -> Rows:
         """Return the brain's action (n,) for the observation of one env.
 
         Args:
-            observation: by uuid, without env axis.
+            observation: by uuid, without env axis; arrays, or tensors in a tensor task.
             deterministic: whether the brain acts without exploration.
 
         Raises:
@@ -217,26 +260,33 @@ class TrainableEntity:
         """
         return self._require_brain().decide(observation, deterministic)
 
-    def decide_batch(self, observation: Mapping[str, Any], deterministic: bool = False) -> np.ndarray:
+    def decide_batch(self, observation: Mapping[str, Any], deterministic: bool = False) -> Rows:
         """Return the brain's actions (B, n) for the observations of B envs; see :meth:`decide`."""
         return self._require_brain().decide_batch(observation, deterministic)
 
     def choose(
-        self, observation: Mapping[str, Any], due: np.ndarray, deterministic: bool = False, remember: bool = True
-    ) -> np.ndarray:
+        self,
+        observation: Mapping[str, Any],
+        due: np.ndarray | None = None,
+        deterministic: bool = False,
+        remember: bool = True,
+    ) -> Rows:
         """Return actions (B, n): new decisions in the envs that are due, and the last ones in the others.
 
         Args:
             observation: of all B envs.
-            due: (B,) bool, the envs in which the entity decides now.
+            due: (B,) bool, the envs in which the entity decides now. Default: all; tensor tasks have no other.
             deterministic: whether the brain acts without exploration.
             remember: whether the decisions open transitions of the memory; then call :meth:`experience` after the step.
         """
+        if self._read_tensors is not None:
+            return self._choose_tensors(observation, deterministic, remember)
+        due = np.ones(self.suite.n_envs, bool) if due is None else due
         if len(self._action) != len(due):
             self._action = np.zeros((len(due), *self.action_space.shape))
         if due.any():
-            due_rows = observation if due.all() else cast("Mapping[str, Any]", _rows(observation, due))
-            transitions = self._transitions if remember else None
+            due_rows = observation if due.all() else cast("Mapping[str, Any]", rows_of(observation, due))
+            transitions = self._transitions if remember and isinstance(self._transitions, TransitionBuilder) else None
             observe = getattr(self.brain, "observe", None)
             if transitions is not None and observe is not None:
                 observe(due_rows)
@@ -245,6 +295,16 @@ class TrainableEntity:
                 transitions.begin(observation, self._action, due)
         return self._action.copy()
 
+    def _choose_tensors(self, observation: NestedRows, deterministic: bool, remember: bool) -> Rows:
+        transitions = self._transitions if remember and isinstance(self._transitions, TensorTransitions) else None
+        observe = getattr(self.brain, "observe", None)
+        if transitions is not None and observe is not None:
+            observe(observation)
+        action = self.decide_batch(observation, deterministic)
+        if transitions is not None:
+            transitions.begin(observation, action)
+        return action
+
     def _require_brain(self) -> Brain:
         if self.brain is None:
             raise OptionError("the entity has no brain: give it one, for example brain=sn.SACMLPBrain")
@@ -252,35 +312,75 @@ class TrainableEntity:
 
     # -- memory and learning ------------------------------------------------------------------------------------------
 
-    def start_memory(self, capacity: int, n_envs: int, **options: Any) -> Memory:
+    def start_memory(self, memory: int | ClusterOptions, n_envs: int, **options: object) -> AnyMemory:
         """Make a new, empty :attr:`memory`, and return it.
 
         Args:
-            capacity: transitions to hold.
+            memory: transitions that a :class:`Memory` holds, or the options of a :class:`VectorizedClusterBuffer`.
             n_envs: number of envs, B.
-            **options: further options of :class:`Memory`, for example ``shared=True``.
+            **options: further arguments of that class, for example ``shared=True`` or ``seed``.
         """
-        boxes = spaces.Dict(list(flat_space(self.observation_space).items()))  # type: ignore[arg-type]
-        self.memory = Memory(boxes, self.action_space, capacity, n_envs, **options)
-        self._transitions = TransitionBuilder(self.memory)
-        return self.memory
+        return self._use_memory(
+            make_memory(self.observation_space, self.action_space, memory, n_envs, **options), n_envs
+        )
+
+    def attach_memory(self, name: str, writer: int) -> Memory:
+        """Write to the shared memory of another process, instead of a memory of its own, and return it.
+
+        Args:
+            name: ``memory.name`` there, of ``start_memory(..., shared=True)`` or of
+                :meth:`VectorizedClusterBuffer.share`.
+            writer: ring that this process writes.
+
+        Raises:
+            NameNotFoundError: there is no shared memory of that name.
+            OptionError: another process writes that ring, or the memory is for another entity.
+        """
+        memory = Memory.attach(name, writer)
+        own = ExperienceLayout.of(self.observation_space, self.action_space)
+        if memory.layout != own:
+            fields = memory.layout
+            memory.close()
+            raise OptionError(f"the memory {name!r} has the fields {fields}, and the entity has {own}")
+        return self._use_memory(memory, memory.n_envs)
+
+    def _use_memory(self, memory: AnyMemoryT, n_envs: int) -> AnyMemoryT:
+        self.memory = memory
+        self._transitions = (TransitionBuilder if self._read_tensors is None else TensorTransitions)(memory, n_envs)
+        return memory
 
     def experience(
         self,
-        reward: np.ndarray,
+        reward: Rows,
         observation: Mapping[str, Any],
-        terminated: np.ndarray,
-        truncated: np.ndarray,
-        due: np.ndarray,
+        terminated: Rows,
+        truncated: Rows,
+        due: np.ndarray | None = None,
     ) -> None:
-        """Store the result of a step with the actions of :meth:`choose`; see :meth:`TransitionBuilder.add_step`."""
-        if self._transitions is not None:
-            self._transitions.add_step(reward, observation, terminated, truncated, due)
+        """Store the result of a step with the actions of :meth:`choose`.
+
+        Args:
+            reward: (B,).
+            observation: observation after the step; for episodes that ended in it, their last observation.
+            terminated, truncated: (B,) bool.
+            due: (B,) bool, the envs that decide next. Default: all.
+
+        Raises:
+            OptionError: a reward is not finite (tensors are not validated), or there are not B of them.
+        """
+        if isinstance(self._transitions, TensorTransitions):
+            self._transitions.add_step(reward, observation, terminated, truncated)
+        elif self._transitions is not None:
+            rows = [np.asarray(each) for each in (reward, terminated, truncated)]
+            due = np.ones(len(rows[0]), bool) if due is None else due
+            self._transitions.add_step(rows[0], observation, rows[1], rows[2], due)
 
     def interrupt(self, envs: Envs = None) -> None:
         """Discard the open transitions of envs whose episodes are reset before they ended."""
         ids = env_ids(envs, self.suite.n_envs)
-        if self._transitions is not None and self._transitions.memory.n_envs == self.suite.n_envs:
+        if isinstance(self._transitions, TensorTransitions):
+            self._transitions.discard()
+        elif self._transitions is not None and self._transitions.n_envs == self.suite.n_envs:
             self._transitions.discard(slice(None) if ids is None else ids)
 
     def learn(self, gradient_steps: int) -> dict[str, float]:
@@ -297,67 +397,5 @@ class TrainableEntity:
         log: dict[str, float] = learn(self.memory, gradient_steps)
         return log
 
-    # -- construction -------------------------------------------------------------------------------------------------
-
-    def _declare(self) -> tuple[SensorSuite, spaces.Box]:
-        """Return the suite without readings and the action space, from a temporary scene with the robot."""
-        fastest = max((float(sensor.options.get("rate") or 0.0) for sensor in self._rig.sensors), default=0.0)
-        scene = Scene(dt=0.01, substeps=max(1, math.ceil(fastest * 0.01)))  # it never steps
-        scene.add_object(Plane())
-        for name in self._landmarks:
-            scene.add_object(Sphere(radius=0.01), name=name, pos=(0.0, 0.0, 5.0))
-        robot = scene.add_robot(self.make_robot(), name="robot")
-        with warnings.catch_warnings():  # whether jitter has an effect depends on the scene of the task
-            warnings.simplefilter("ignore")
-            scene.build()
-        bound = self._suite_of(robot, 1)
-        declared = [_DeclaredSensor(uuid, sensor) for uuid, sensor in bound.items()]
-        suite = SensorSuite(1, declared, f"robot {self.robot_name!r}", privileged=bool(self._privileged))
-        low, high = robot.action_limits.numpy().T.astype(np.float32)
-        scene.close()
-        return suite, spaces.Box(low, high, dtype=np.float32)
-
-    def _suite_of(self, robot: Robot, n_envs: int) -> SensorSuite:
-        suite = SensorSuite(n_envs, privileged=bool(self._privileged))
-        for name in robot.rig.names:
-            suite.add(PipelineSensor(robot.rig[name], name, name in self._privileged), f"robot {self.robot_name!r}")
-        return suite
-
     def __repr__(self) -> str:
         return f"<TrainableEntity {self.robot_name!r}, sensors {', '.join(self.suite)}>"
-
-
-class _DeclaredSensor(ObservationSensor):
-    """An observation sensor that has a space but is not in a scene yet."""
-
-    def __init__(self, uuid: str, bound: ObservationSensor) -> None:
-        super().__init__(uuid, bound.space, bound.is_image)
-        self.privileged = bound.privileged
-
-    def read(self) -> NoReturn:
-        raise NotBuiltError(
-            f"cannot read {self.uuid!r}: the entity is in no scene yet; pass it to tasks.make(..., entity=...)"
-        )
-
-
-def _rows(observation: Arrays, rows: np.ndarray) -> Arrays:
-    if isinstance(observation, Mapping):
-        return {name: _rows(value, rows) for name, value in observation.items()}
-    return observation[rows]
-
-
-def _positive(name: str, value: object, kind: type[NumberT]) -> NumberT | None:
-    """Return a number > 0 as an int or a float, or None."""
-    wanted = int | np.integer if kind is int else int | float | np.number
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, wanted) or not 0 < value < float("inf"):
-        raise OptionError(f"{name} must be {'an integer' if kind is int else 'a number'} > 0, got {value!r}")
-    return kind(value)
-
-
-def _plain(value: object) -> Any:
-    """Return mappings as dicts and tuples as lists, for YAML."""
-    if isinstance(value, Mapping):
-        return {str(name): _plain(each) for name, each in value.items()}
-    return [_plain(each) for each in value] if isinstance(value, tuple | list) else value

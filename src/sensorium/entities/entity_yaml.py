@@ -10,7 +10,7 @@ privileged:                       # ground truth, for critics and teachers
   - FramePose: {link: torso}
 brain:
   SACMLPBrain: {hidden: [64, 64]}
-memory: 100000                    # transitions
+memory: 100000                    # transitions, or {capacity: 100000, clusters: 16} for a cluster buffer
 ```
 """
 
@@ -20,9 +20,10 @@ import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from sensorium.entities.brain import Brain
+from sensorium.entities.cluster_options import ClusterOptions
 from sensorium.entities.rig_options import default_name, options_of, rig_of, type_name
 from sensorium.errors import NameNotFoundError, OptionError, SensoriumError, did_you_mean, shorten
 from sensorium.robots import RigSensor
@@ -32,6 +33,7 @@ from sensorium.sensors.options import SensorOptions
 if TYPE_CHECKING:
     import yaml
 
+EntityT = TypeVar("EntityT")
 KEYS = ("robot", "robot_options", "rate", "sensors", "privileged", "landmarks", "brain", "memory")
 """Keys of a file."""
 _PASSED_ON = ("robot_options", "rate", "landmarks", "memory")
@@ -110,6 +112,21 @@ class EntityFile:
                 names.add(key.value)
             self._check_duplicates(value)
 
+    def make(self, cls: type[EntityT]) -> EntityT:
+        """Return the entity.
+
+        Raises:
+            OptionError: a value cannot be used. The message names the file and the line.
+        """
+        try:
+            return cls(**self.arguments())
+        except OptionError as error:
+            message = str(error).removeprefix(f"{cls.__name__}: ")
+            first = message.split(" ")[0].rstrip(":,")
+            if first in ("rate", "memory", "brain"):
+                self.fail(message, first)
+            raise
+
     # -- contents -----------------------------------------------------------------------------------------------------
 
     def arguments(self) -> dict[str, Any]:
@@ -134,7 +151,10 @@ class EntityFile:
         for key, kind in (("robot_options", dict), ("landmarks", list)):
             if not isinstance(self.values.get(key, kind()), kind):
                 self.fail(f"{key} must be a {'mapping' if kind is dict else 'list'}, got {self.values[key]!r}", key)
-        return found | {key: self.values[key] for key in _PASSED_ON if key in self.values}
+        found |= {key: self.values[key] for key in _PASSED_ON if key in self.values}
+        if isinstance(self.values.get("memory"), dict):
+            found["memory"] = self._cluster_options(self.values["memory"])
+        return found
 
     def _model(self, robot: str) -> str:
         """Return the path of a model file in the folder of the YAML file, or the name of a robot."""
@@ -164,6 +184,14 @@ class EntityFile:
                 named = [name for name in values if f"{cls.__name__}.{name}" in str(error)]
                 self.fail(str(error), *path, *named[:1])
         return sensors
+
+    def _cluster_options(self, values: dict[str, Any]) -> ClusterOptions:
+        try:
+            return ClusterOptions(**{str(name): value for name, value in values.items()})
+        except OptionError as error:
+            text = str(error)
+            named = [name for name in values if f"ClusterOptions.{name}" in text or f"no option {name!r}" in text]
+            self.fail(f"memory: {text}", "memory", *map(str, named[:1]))
 
     def _brain(self) -> tuple[Callable[..., Brain], dict[str, Any]]:
         kind, values = self._kind_and_options("brain must be 'SACMLPBrain' or 'SACMLPBrain: {seed: 1}'", "brain")

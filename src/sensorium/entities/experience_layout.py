@@ -1,6 +1,7 @@
 """``ExperienceLayout``: the fields of a transition by name, shape and dtype, and batches of transitions.
 
 A memory stores one block of rows per field. For an observation space with the keys "imu" and "camera" the fields are
+as below. Nested spaces have dotted names: "imu.ang_vel".
 
 | field | shape of a row | dtype |
 | --- | --- | --- |
@@ -23,10 +24,8 @@ from gymnasium import spaces
 from torch import Tensor
 
 from sensorium._arguments import checked
+from sensorium.entities.nesting import NestedRows, Rows, flat_space, flat_values
 from sensorium.errors import OptionError, did_you_mean, shorten
-
-Rows = Tensor | np.ndarray
-"""An array or tensor whose first axis is the env or the transition."""
 
 _ACCEPTED: dict[str, frozenset[Any]] = {
     "uint8": frozenset([torch.uint8, torch.bool, *map(np.dtype, ("uint8", "bool"))]),
@@ -156,16 +155,14 @@ class ExperienceLayout:
         """Return the layout of transitions for the spaces of one env.
 
         Raises:
-            OptionError: the observation space is not a Dict of Boxes, or the action space is not a Box.
+            OptionError: the observation space is not a Dict of Boxes that may nest, or the action space is not a Box.
         """
         if not isinstance(observation_space, spaces.Dict) or not observation_space.spaces:
-            raise OptionError(
-                f"observation_space must be a Dict of Boxes with at least one key, got {observation_space}"
-            )
+            raise OptionError(f"observation_space must be a Dict of Boxes that is not empty, got {observation_space}")
         if not isinstance(action_space, spaces.Box):
             raise OptionError(f"action_space must be a Box, got {action_space}")
         return cls(
-            tuple(_field(name, space) for name, space in observation_space.spaces.items()),
+            tuple(_field(name, box) for name, box in flat_space(observation_space).items()),
             _field("action", action_space),
         )
 
@@ -202,32 +199,33 @@ class ExperienceLayout:
 
     def collect(
         self,
-        observation: Mapping[str, Rows],
+        observation: NestedRows,
         action: Rows,
         reward: Rows,
-        next_observation: Mapping[str, Rows],
+        next_observation: NestedRows,
         terminated: Rows,
         truncated: Rows,
     ) -> list[Rows]:
-        """Return the values of transitions in the order of :attr:`fields`.
+        """Return the values of transitions in the order of :attr:`fields`. Observations may be nested.
 
         Raises:
             OptionError: a key is missing or unknown.
         """
         keys = self.keys
-        if not len(observation) == len(next_observation) == len(keys):
-            self._refuse_keys(observation, next_observation)
+        before, after = _flat(observation), _flat(next_observation)
+        if not len(before) == len(after) == len(keys):
+            self._refuse_keys(before, after)
         try:
             return [
-                *[observation[key] for key in keys],
+                *[before[key] for key in keys],
                 action,
                 reward,
-                *[next_observation[key] for key in keys],
+                *[after[key] for key in keys],
                 terminated,
                 truncated,
             ]
         except KeyError:
-            self._refuse_keys(observation, next_observation)
+            self._refuse_keys(before, after)
 
     def arrays(self, values: Sequence[Rows], shapes: Sequence[tuple[int, ...]]) -> list[np.ndarray]:
         """Return collected values as host arrays.
@@ -308,7 +306,9 @@ def flat_rows(block: Tensor) -> Tensor:
     return block.view(len(block)) if size == 1 else block.view(len(block), size)
 
 
-def _field(name: str, space: spaces.Space[Any]) -> ExperienceField:
-    if not isinstance(space, spaces.Box):
-        raise OptionError(f"a memory stores Box spaces, and {name} is {space}; flatten nested spaces first")
+def _flat(observation: NestedRows) -> Mapping[str, Rows]:
+    return flat_values(observation) if any(isinstance(each, Mapping) for each in observation.values()) else observation  # type: ignore[return-value]
+
+
+def _field(name: str, space: spaces.Box) -> ExperienceField:
     return ExperienceField(name, tuple(space.shape), "uint8" if space.dtype in (np.uint8, np.bool_) else "float32")

@@ -15,7 +15,8 @@ from sensorium._arguments import checked
 from sensorium._system import check_memory
 from sensorium.entities import kernels, memory_files
 from sensorium.entities.device import usable_device
-from sensorium.entities.experience_layout import ExperienceLayout, Rows, Transitions
+from sensorium.entities.experience_layout import ExperienceLayout, Transitions
+from sensorium.entities.nesting import NestedRows, Rows
 from sensorium.entities.rings import Rings, RowSelection
 from sensorium.entities.shared_segment import SharedSegment
 from sensorium.errors import OptionError
@@ -46,8 +47,8 @@ class Memory:
     exits.
 
     Args:
-        observation_space: Dict of Boxes, the space of one env. Integers other than uint8 are stored as float32, which
-            is exact up to 2**24.
+        observation_space: Dict of Boxes that may nest, the space of one env. Batches have dotted names,
+            "imu.ang_vel". Integers other than uint8 are stored as float32, which is exact up to 2**24.
         action_space: Box, the space of one env.
         capacity: transitions to hold, over all writers. It is rounded up so that every ring holds whole writes of B.
         n_envs: B, the number of transitions that a writer adds at once.
@@ -171,17 +172,18 @@ class Memory:
 
     def add(
         self,
-        observation: Mapping[str, Rows],
+        observation: NestedRows,
         action: Rows,
         reward: Rows,
-        next_observation: Mapping[str, Rows],
+        next_observation: NestedRows,
         terminated: Rows,
         truncated: Rows,
     ) -> None:
         """Store one transition of each of the B envs. If the ring is full, they overwrite the oldest.
 
         Args:
-            observation: key -> (B, ...), arrays or tensors, as all arguments.
+            observation: key -> (B, ...), arrays or tensors, as all arguments. It may be nested as the space, or flat
+                with dotted names.
             action: (B, ...).
             reward: (B,).
             next_observation: key -> (B, ...). For an env whose episode ended, the last observation of that episode

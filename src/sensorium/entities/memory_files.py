@@ -9,6 +9,7 @@ import os
 import re
 import shutil
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,21 @@ def save(rings: Rings, generator: torch.Generator, folder: Path) -> None:
     Raises:
         DatasetError: the folder holds something other than a saved memory, or a writer wrote during the save.
     """
-    if folder.exists() and not (folder / HEADER).is_file() and (not folder.is_dir() or any(folder.iterdir())):
+    replace(folder, HEADER, lambda new: _write(rings, generator, new))
+
+
+def replace(folder: Path, header: str, write: Callable[[Path], None]) -> None:
+    """Write a new folder, and replace ``folder`` by it when it is complete.
+
+    Args:
+        folder: the folder.
+        header: name of the file that a folder must contain to be replaced, unless it is empty.
+        write: writes all files to the folder that it is given.
+
+    Raises:
+        DatasetError: the folder holds other files.
+    """
+    if folder.exists() and not (folder / header).is_file() and (not folder.is_dir() or any(folder.iterdir())):
         raise DatasetError(f"{folder} holds something other than a saved memory; save to another folder")
     with explain_errors(folder):
         folder.parent.mkdir(parents=True, exist_ok=True)
@@ -40,7 +55,7 @@ def save(rings: Rings, generator: torch.Generator, folder: Path) -> None:
         new = make_temporary_folder(folder.parent, f".{folder.name}-")
         with lock_folder(new):
             try:
-                _write(rings, generator, new)
+                write(new)
                 if folder.exists():
                     _exchange(new, folder)
                     if new.is_symlink():  # the folder was a link, which the new one replaces
@@ -91,7 +106,7 @@ def _write(rings: Rings, generator: torch.Generator, folder: Path) -> None:
         rows = [
             block[writer * stride : writer * stride + held[writer]].cpu().numpy() for writer in range(rings.writers)
         ]
-        with open(folder / _file(place), "wb") as file:  # no memory map: a full disk would kill the process (SIGBUS)
+        with open(folder / field_file(place), "wb") as file:  # a memory map on a full disk would kill the process
             form = {"descr": np.dtype(each.dtype).str, "fortran_order": False, "shape": (int(held.sum()), *each.shape)}
             np.lib.format.write_array_header_1_0(file, form)
             for part in rows:
@@ -102,7 +117,7 @@ def _write(rings: Rings, generator: torch.Generator, folder: Path) -> None:
     header = {
         "format": FORMAT,
         "layout": rings.layout.to_json(),
-        "fields": {each.name: _file(place) for place, each in enumerate(rings.layout.fields)},
+        "fields": {each.name: field_file(place) for place, each in enumerate(rings.layout.fields)},
         "n_envs": rings.n_envs,
         "n_slots": rings.n_slots,
         "writers": rings.writers,
@@ -136,7 +151,7 @@ class SavedMemory:
             self.generator_device = header["generator"]
             self.generator = np.load(folder / GENERATOR, allow_pickle=False)
             self.fields = [
-                np.load(folder / _file(place), mmap_mode="r", allow_pickle=False)
+                np.load(folder / field_file(place), mmap_mode="r", allow_pickle=False)
                 for place in range(len(self.layout.fields))
             ]
         except Exception as error:  # NumPy raises nearly anything for damaged files
@@ -173,5 +188,6 @@ class SavedMemory:
                 ) from None
 
 
-def _file(place: int) -> str:
+def field_file(place: int) -> str:
+    """Return the name of the file of a field, by its position in the layout."""
     return f"field_{place:02d}.npy"

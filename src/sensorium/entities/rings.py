@@ -20,8 +20,9 @@ from torch import Tensor
 
 from sensorium._system import is_alive
 from sensorium.entities import kernels
-from sensorium.entities.experience_layout import ExperienceLayout, Rows, Transitions, flat_rows
+from sensorium.entities.experience_layout import ExperienceLayout, Transitions, flat_rows
 from sensorium.entities.kernels import BASE, COUNTERS, OWNER, WRITTEN
+from sensorium.entities.nesting import Rows
 from sensorium.entities.shared_segment import SharedSegment
 from sensorium.errors import OptionError
 

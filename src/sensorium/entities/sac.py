@@ -12,8 +12,9 @@ import torch
 from gymnasium import spaces
 
 from sensorium._arguments import checked
-from sensorium.entities.brain import TransitionSource, flat_observation
+from sensorium.entities.brain import TransitionSource
 from sensorium.entities.device import usable_device
+from sensorium.entities.nesting import Rows, flat_values
 from sensorium.entities.sac_inputs import VECTOR, NetworkInputs
 from sensorium.entities.sac_options import SACOptions
 from sensorium.entities.sb3_adapters import NormedReLU, ReplayAdapter, SpacesEnv
@@ -25,6 +26,8 @@ _FORMAT = "sensorium-sac"
 _VERSIONS = (2, 3, 4)
 _STATISTICS = {"": VECTOR, PRIVILEGED: PRIVILEGED + VECTOR}
 """Prefix of the names of running statistics in files -> input of the networks."""
+_DEVICE_RANDOM = "random_on_device"
+"""Name in files of the state of the random generator on a GPU. A brain on a CPU does not need it."""
 
 
 class SACMLPBrain:
@@ -134,29 +137,36 @@ class SACMLPBrain:
         )
         self._sac.set_logger(Logger(None, []))
         self._rng = torch.Generator(device="cpu").manual_seed(options.seed)
+        # for observations that are tensors on a GPU, which are not copied to the host
+        self._device_rng = self._rng if self.device.type == "cpu" else torch.Generator(self.device)
+        if self._device_rng is not self._rng:
+            self._device_rng.manual_seed(options.seed)
 
     # -- deciding -----------------------------------------------------------------------------------------------------
 
-    def decide(self, observation: Mapping[str, Any], deterministic: bool = False) -> np.ndarray:
-        """Return the action (n,) for the observation of one env.
+    def decide(self, observation: Mapping[str, Any], deterministic: bool = False) -> Rows:
+        """Return the action (n,) for the observation of one env: an array, or a tensor if the observation has tensors.
 
         Args:
-            observation: nested as the observation space. What is privileged may be missing. NaN is allowed, for example
-                of a sensor without a signal: the networks receive the mean instead, and 0 in images.
+            observation: nested as the observation space. Tensors stay on their device. What is privileged may be
+                missing. NaN is allowed, for example of a sensor without a signal: the networks receive the mean
+                instead, and 0 in images.
             deterministic: whether to act without exploration.
 
         Raises:
-            OptionError: the observation lacks something, or has another shape; or the networks return NaN.
+            OptionError: the observation lacks something, or has another shape; or the networks return NaN, which is
+                not checked on a GPU.
         """
-        one = {name: value[None] for name, value in flat_observation(observation).items()}
+        one = {name: value[None] for name, value in _flat(observation).items()}
         return self._decide(one, deterministic)[0]
 
-    def decide_batch(self, observation: Mapping[str, Any], deterministic: bool = False) -> np.ndarray:
+    def decide_batch(self, observation: Mapping[str, Any], deterministic: bool = False) -> Rows:
         """Return the actions (B, n) for the observations of B envs; arguments as of :meth:`decide`."""
-        return self._decide(flat_observation(observation), deterministic)
+        return self._decide(_flat(observation), deterministic)
 
-    def _decide(self, observation: dict[str, np.ndarray], deterministic: bool) -> np.ndarray:
-        policy = self._sac.policy
+    def _decide(self, observation: dict[str, Rows], deterministic: bool) -> Rows:
+        policy, as_tensor = self._sac.policy, any(isinstance(value, torch.Tensor) for value in observation.values())
+        rng = self._device_rng if as_tensor else self._rng
         policy.set_training_mode(False)
         with torch.no_grad():
             try:
@@ -165,12 +175,16 @@ class SACMLPBrain:
                 raise OptionError(self._inputs.mismatch(observation) or str(error)) from error
             mean, log_std, _ = policy.actor.get_action_dist_params(inputs)
             if not deterministic:
-                noise = torch.randn(mean.shape, generator=self._rng).to(mean)
+                noise = torch.randn(mean.shape, generator=rng, device=rng.device).to(mean)
                 mean = mean + log_std.exp() * noise
-            action: np.ndarray = torch.addcmul(self._action_centre, torch.tanh(mean), self._action_half).cpu().numpy()
-        if np.isnan(action).any():
-            raise OptionError("the networks return NaN: the training diverged; restore an earlier checkpoint")
-        return action.clip(self.action_space.low, self.action_space.high)
+            action = torch.addcmul(self._action_centre, torch.tanh(mean), self._action_half)
+            if not (as_tensor and action.is_cuda):  # a check of a value on a GPU would wait for it
+                action = action.cpu()
+                if bool(action.isnan().any()):
+                    raise OptionError("the networks return NaN: the training diverged; restore an earlier checkpoint")
+            if as_tensor:
+                return action.clamp(self._action_centre - self._action_half, self._action_centre + self._action_half)
+        return action.numpy().clip(self.action_space.low, self.action_space.high)
 
     def _normalized_actions(self, action: torch.Tensor) -> torch.Tensor:
         """Return actions (n, ...) scaled to [-1, 1], on the device."""
@@ -180,7 +194,7 @@ class SACMLPBrain:
 
     def observe(self, observation: Mapping[str, Any]) -> None:
         """Update the running mean and standard deviation with the observations of B envs."""
-        self._inputs.observe(flat_observation(observation))
+        self._inputs.observe(_flat(observation))
 
     def learn(self, memory: TransitionSource, gradient_steps: int) -> dict[str, float]:
         """Take gradient steps on batches of a memory, and return the losses and the temperature."""
@@ -292,6 +306,8 @@ class SACMLPBrain:
         tensors = {f"policy/{name}": value for name, value in self._sac.policy.state_dict().items()}
         tensors["log_temperature"] = self._sac.log_ent_coef.detach()
         tensors["random"] = self._rng.get_state()
+        if self._device_rng is not self._rng:
+            tensors[_DEVICE_RANDOM] = self._device_rng.get_state()
         for prefix, mean, variance in self._statistics():
             tensors |= {f"{prefix}mean": torch.from_numpy(mean), f"{prefix}variance": torch.from_numpy(variance)}
         for kind, optimizer in self._optimizers().items():
@@ -311,7 +327,11 @@ class SACMLPBrain:
 
     def _check_tensors(self, folder: Path, tensors: dict[str, torch.Tensor]) -> None:
         """Raise ``DatasetError`` if a tensor besides those of the networks is missing or has another shape."""
-        expected = {n: v.shape for n, v in self._tensors().items() if not n.startswith(("policy/", "optimizer/"))}
+        expected = {
+            n: v.shape
+            for n, v in self._tensors().items()
+            if not n.startswith(("policy/", "optimizer/", _DEVICE_RANDOM))
+        }
         wrong = [name for name, shape in expected.items() if name not in tensors or tensors[name].shape != shape]
         for name, value in tensors.items():
             if name.startswith("optimizer/"):
@@ -332,6 +352,8 @@ class SACMLPBrain:
         self._sac.policy.load_state_dict({n[len(start) :]: v for n, v in tensors.items() if n.startswith(start)})
         self._sac.log_ent_coef.data.copy_(tensors["log_temperature"])
         self._rng.set_state(tensors["random"].cpu())
+        if self._device_rng is not self._rng and _DEVICE_RANDOM in tensors:
+            self._device_rng.set_state(tensors[_DEVICE_RANDOM].cpu())
         for prefix, key in _STATISTICS.items():
             if key in self._inputs.normalizers:
                 mean, variance = (tensors[prefix + name].cpu().numpy() for name in ("mean", "variance"))
@@ -344,6 +366,12 @@ class SACMLPBrain:
                 if parts[:2] == ["optimizer", kind]:
                     state["state"].setdefault(int(parts[2]), {})[parts[3]] = value
             optimizer.load_state_dict(state)
+
+
+def _flat(observation: Mapping[str, Any]) -> dict[str, Rows]:
+    """Return a nested observation by dotted names; tensors stay tensors, anything else becomes arrays."""
+    flat = flat_values(observation)
+    return {name: value if isinstance(value, torch.Tensor) else np.asarray(value) for name, value in flat.items()}
 
 
 def _is_names(value: object) -> bool:

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from gymnasium import spaces
 
-from sensorium.entities.brain import flat_space
+from sensorium.entities.nesting import Rows, flat_space
 from sensorium.entities.normalizer import MAX_NORMALIZED, RunningNormalizer
 from sensorium.errors import OptionError, shorten
 from sensorium.suites import BatchedDict
@@ -107,13 +107,17 @@ class NetworkInputs:
             image = torch.nn.functional.softsign(image.float().nan_to_num(nan=0.0, posinf=_FAR, neginf=-_FAR))
         return image.permute(0, 3, 1, 2)
 
-    def observe(self, observation: Mapping[str, np.ndarray]) -> None:
+    def observe(self, observation: Mapping[str, Rows]) -> None:
         """Update the running mean and standard deviation of the vectors with the observations of B envs."""
         for key, names in self._vectors.items():
             values = [observation[name].reshape(len(observation[name]), -1) for name in names]
-            self.normalizers[key].update(np.concatenate(values, axis=1))
+            tensors = [value for value in values if isinstance(value, torch.Tensor)]
+            if len(tensors) == len(values):
+                self.normalizers[key].update_tensors(torch.cat(tensors, dim=1))
+            else:
+                self.normalizers[key].update(np.concatenate([np.asarray(value) for value in values], axis=1))
 
-    def mismatch(self, observation: Mapping[str, np.ndarray]) -> str:
+    def mismatch(self, observation: Mapping[str, Rows]) -> str:
         """Return what the actor misses in the observation of several envs, or an empty string."""
         for name in self.actor_names:
             box = self.boxes[name]

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from sensorium._arguments import checked
-from sensorium.entities.brain import flat_observation
-from sensorium.entities.memory import Memory
+from sensorium.entities.memory_choice import AnyMemory
+from sensorium.entities.nesting import flat_observation
 from sensorium.errors import OptionError
 
 
@@ -28,13 +28,20 @@ class TransitionBuilder:
     they were completed.
 
     Args:
-        memory: the memory to fill; its number of envs is B.
+        memory: the memory to fill.
+        n_envs: B. A :class:`Memory` has the same number.
+
+    Raises:
+        OptionError: the memory has another number of envs.
     """
 
     @checked
-    def __init__(self, memory: Memory) -> None:
-        self.memory = memory
-        layout, rows = memory.layout, memory.n_envs
+    def __init__(self, memory: AnyMemory, n_envs: int) -> None:
+        self.memory, self.n_envs = memory, n_envs
+        rows = getattr(memory, "n_envs", n_envs)
+        if rows != n_envs:
+            raise OptionError(f"n_envs must be that of the memory, {rows}, got {n_envs}")
+        layout = memory.layout
         self._keys = layout.keys
         count = len(self._keys)
         # at most B - 1 transitions wait, and a step completes at most B
@@ -104,7 +111,7 @@ class TransitionBuilder:
         for block, value in zip(self._waiting, values, strict=True):
             block[start:stop] = value[complete]
         self._open &= ~complete
-        rows = self.memory.n_envs
+        rows = self.n_envs
         if stop >= rows:
             self.memory.add(**self._block)
             stop -= rows
@@ -117,8 +124,8 @@ class TransitionBuilder:
         self._open[envs] = False
 
     def _check_rows(self, rows: int) -> None:
-        if rows != self.memory.n_envs:
+        if rows != self.n_envs:
             raise OptionError(
-                f"the memory has {self.memory.n_envs} envs, and the task has {rows}: pass remember=False, or call "
-                f"start_memory(capacity, n_envs={rows}), which deletes all transitions"
+                f"the memory has {self.n_envs} envs, and the task has {rows}: pass remember=False, or call "
+                f"start_memory(memory, n_envs={rows}), which deletes all transitions"
             )

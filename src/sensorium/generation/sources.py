@@ -117,7 +117,13 @@ def _load_training(folder: Path) -> TrainOptions:
         raise OptionError(
             f"policy: {folder} is a training of a tensor task by PPO, which has no entity; use a training of an entity"
         )
-    return TrainOptions.load(folder)
+    options = TrainOptions.load(folder)
+    if options.device is not None:
+        raise OptionError(
+            f"policy: {folder} is a training on tensors, and entities generate datasets of tasks on arrays; use its "
+            "policy.onnx"
+        )
+    return options
 
 
 def _find(policy: str) -> object:
@@ -151,7 +157,7 @@ class EntityPolicy(Policy):
 
     def get_action(self, observation: dict[str, Any]) -> np.ndarray:
         """Return the decisions of the entity, (B, n)."""
-        return self._entity.decide_batch(self._suite.read(), deterministic=True)
+        return np.asarray(self._entity.decide_batch(self._suite.read(), deterministic=True))
 
 
 def make_policy(options: GenerateOptions, made: Task[Any] | TensorEpisodes) -> Policy:

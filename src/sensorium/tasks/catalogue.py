@@ -8,6 +8,7 @@ from typing import Any, overload
 from sensorium._arguments import checked
 from sensorium.errors import OptionError
 from sensorium.robots import Robot
+from sensorium.tasks import rig_cameras
 from sensorium.tasks.balance import Balance
 from sensorium.tasks.checks import check_names
 from sensorium.tasks.door_opening import DoorOpening
@@ -50,7 +51,7 @@ def find(name: str) -> type[Task[Any]]:
     """
     check_names("task", [name], names())
     if name not in TASKS:
-        raise OptionError(f"the task {name!r} is a tensor task, which takes no entities and has no planner")
+        raise OptionError(f"the task {name!r} is a tensor task, which has no planner")
     return TASKS[name]
 
 
@@ -74,7 +75,8 @@ def make(
     Args:
         name: name of the task: "pick", "pick_and_place", ...; see :func:`names`.
         robot: a name of ``sn.robots.names()``, or a robot object with move groups. Default: the task's own robot.
-        entity: a ``TrainableEntity`` that acts instead of a robot. Its own sensors are the only observations.
+        entity: a ``TrainableEntity`` that acts instead of a robot. Its own sensors are the only observations; a tensor
+            task adds what it observes itself, such as a command.
         entities: several entities by name, in one scene; see :class:`sensorium.tasks.SharedTask`.
         spacing: distance between neighbouring entities, m.
         **options: options of the task, for example ``n_envs``, ``seed``, ``max_steps``, ``cameras``; see the task's
@@ -91,17 +93,14 @@ def make(
     """
     if not isinstance(name, str):
         raise OptionError(f"name must be the name of a task, got {name!r:.80}")
-    has_entity = entity is not None or entities is not None
-    if name in TENSOR_TASKS and (name not in TASKS or ("device" in options and not has_entity)):
-        if has_entity:
-            raise OptionError(
-                f"the task {name!r} takes a robot, not an entity: its sensors are those of the robot's rig"
-            )
+    if name in TENSOR_TASKS and (name not in TASKS or "device" in options):
+        if entities is not None:
+            raise OptionError(f"entities: several entities act in tasks on arrays only; the task {name!r} takes one")
+        if entity is not None:
+            return _make_entity_task(TENSOR_TASKS[name], robot, entity, options)
         return _make_tensor_task(TENSOR_TASKS[name], robot, options)
     cls = find(name)
     if str(options.pop("device", "cpu")) != "cpu":
-        if name in TENSOR_TASKS:
-            raise OptionError(f"device: entities run on the CPU only; without one, the task {name!r} runs on a GPU")
         raise OptionError(
             f"device: the task {name!r} runs on the CPU only, since its planners and suite do; tasks that run on a GPU "
             f"are {', '.join(TENSOR_TASKS)}"
@@ -111,23 +110,57 @@ def make(
             raise OptionError("entities have their own robots: do not pass robot or entity")
         return SharedTask(cls, cls.config_type(**options), entities, spacing)
     if entity is not None:
-        if robot is not None:
-            raise OptionError("an entity has its own robot: do not pass robot")
-        if not hasattr(entity, "make_robot"):
-            raise OptionError(f"entity must be a TrainableEntity, got {entity!r}; pass a robot as robot=...")
-        body = entity.make_robot()
+        body = _body_of(entity, robot)
         # An entity's steps are stored in its memory. A history would grow without bound while single envs are reset.
         config = cls.config_type(robot=body.options.kind or "own", **{"keep_history": False, **options})
-        if period_of("entity", entity, config.dt) != 1:
-            raise OptionError(
-                f"the entity decides {entity.rate:g} times per second, but a step of the task takes {config.dt:g} s; "
-                f"make the task with dt={1 / (entity.rate or 1):g}, or with entities={{'name': entity}}, which holds "
-                "actions between decisions"
-            )
+        _check_rate(entity, config.dt, ", or with entities={'name': entity}, which holds actions between decisions")
         return cls(config, body, entity)
     if isinstance(robot, Robot):
         return cls(cls.config_type(robot=robot.options.kind or "own", **options), robot)
     return cls(cls.config_type(**options) if robot is None else cls.config_type(robot=robot, **options))
+
+
+def _body_of(entity: EntityLike, robot: object) -> Robot:
+    """Return the body of an entity that acts instead of a robot."""
+    if robot is not None:
+        raise OptionError("an entity has its own robot: do not pass robot")
+    if not hasattr(entity, "make_robot"):
+        raise OptionError(f"entity must be a TrainableEntity, got {entity!r}; pass a robot as robot=...")
+    return entity.make_robot()
+
+
+def _check_rate(entity: EntityLike, dt: float, otherwise: str = "") -> None:
+    """Raise OptionError if an entity does not decide in every step."""
+    if period_of("entity", entity, dt) != 1:
+        raise OptionError(
+            f"the entity decides {entity.rate:g} times per second, but a step of the task takes {dt:g} s; "
+            f"make the task with dt={1 / (entity.rate or 1):g}{otherwise}"
+        )
+
+
+_OF_ENTITIES = {
+    "rig": "its sensors",
+    "observe": "its sensors, all of which it observes",
+    "observe_cameras": "its sensors, without cameras",
+    "ground_truth": "its sensors; give it privileged ones",
+    "history": "its sensors; set their history_length",
+}
+"""Options of tensor tasks that an entity decides itself -> by what."""
+
+
+def _make_entity_task(
+    cls: type[TensorTask[Any]], robot: object, entity: EntityLike, options: dict[str, Any]
+) -> TensorTask[Any]:
+    """Return a tensor task in which an entity acts."""
+    body = _body_of(entity, robot)
+    for name, instead in _OF_ENTITIES.items():
+        if name in options:
+            raise OptionError(f"{name}: with an entity, this follows from {instead}; remove {name}")
+    if len(rig_cameras.choose_cameras(body, False).options.rig.sensors) < len(body.options.rig.sensors):
+        raise OptionError("entity: entities with cameras act in tasks on arrays only; remove its cameras")
+    config = cls.config_type(robot=body.options.kind or "own", **options)
+    _check_rate(entity, config.dt)
+    return cls(config, body, entity)
 
 
 def _make_tensor_task(

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 import numpy as np
+import torch
 from gymnasium import spaces
 
 from sensorium.robots import Robot
@@ -39,9 +40,28 @@ class EntityLike(Protocol):
     def bind(self, robot: Robot, n_envs: int) -> SensorSuite:
         """Connect the entity to its body in a built scene, and return its suite."""
 
+    def bind_tensors(
+        self,
+        robot: Robot,
+        n_envs: int,
+        observation_space: spaces.Dict,
+        action_space: spaces.Box,
+        device: torch.device,
+        read: Callable[[], Mapping[str, Any]],
+    ) -> None:
+        """Connect the entity to its body in a tensor task, with the task's spaces and a function that observes."""
+
+    @property
+    def sensors(self) -> tuple[list[str], list[str]]:
+        """Names of its own sensors, and of those whose ground truth is for critics and teachers."""
+
     def choose(
-        self, observation: Mapping[str, Any], due: np.ndarray, deterministic: bool = False, remember: bool = True
-    ) -> np.ndarray:
+        self,
+        observation: Mapping[str, Any],
+        due: np.ndarray | None = None,
+        deterministic: bool = False,
+        remember: bool = True,
+    ) -> np.ndarray | torch.Tensor:
         """Return actions (B, n), with new decisions in the envs of the mask ``due`` (B,)."""
 
     def experience(
@@ -50,7 +70,7 @@ class EntityLike(Protocol):
         observation: Mapping[str, Any],
         terminated: np.ndarray,
         truncated: np.ndarray,
-        due: np.ndarray,
+        due: np.ndarray | None = None,
     ) -> None:
         """Store the result of a step; ``due`` (B,) are the envs in which the entity decides next."""
 

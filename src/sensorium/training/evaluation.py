@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from sensorium._arguments import checked
 from sensorium.entities import Brain, LearningBrain
+from sensorium.errors import OptionError
 from sensorium.options import Options
 from sensorium.training.options import EntityOptions, TrainOptions
+
+if TYPE_CHECKING:
+    from sensorium.training.tensor_evaluation import TensorEvaluator
 
 _MAX_ENVS = 16
 """Maximum number of episodes that run at the same time."""
@@ -120,6 +124,7 @@ def evaluate(
     seed: int | None = None,
     which: str = "best",
     entity: EntityOptions | None = None,
+    device: str | None = None,
 ) -> Evaluation:
     """Evaluate the brain of a training.
 
@@ -129,17 +134,28 @@ def evaluate(
         seed: seed of the episodes. Default: one that neither the training nor its evaluations used.
         which: "best", the brain of the best evaluation during the training, or "last".
         entity: options of the entity if it is not the one that was trained, for example with other imperfections.
+        device: device to evaluate on, for a training on tensors. Default: that of the training.
 
     Raises:
         DatasetError: the folder holds no training, or the training has no such brain yet.
+        OptionError: ``device`` is given, and the training was on arrays.
 
     Example:
         >>> evaluate("runs/balance", episodes=20).fraction
         0.97
     """
     folder = Path(folder)
-    options, brain = TrainOptions.load(folder), load_brain(folder, which)
-    evaluator = Evaluator(options, brain, episodes, options.seed + 2 * SEED if seed is None else seed, entity)
+    options = TrainOptions.load(folder)
+    if options.device is None and device is not None:
+        raise OptionError(f"device: {folder} is a training on arrays, which is evaluated on the CPU; remove device")
+    brain, seed = load_brain(folder, which, device), options.seed + 2 * SEED if seed is None else seed
+    evaluator: Evaluator | TensorEvaluator
+    if options.device is None:
+        evaluator = Evaluator(options, brain, episodes, seed, entity)
+    else:
+        from sensorium.training.tensor_evaluation import TensorEvaluator
+
+        evaluator = TensorEvaluator(options, brain, episodes, seed, entity, device)
     try:
         return evaluator.run()
     finally:
@@ -147,12 +163,13 @@ def evaluate(
 
 
 @checked
-def load_brain(folder: str | Path, which: str = "best") -> LearningBrain:
+def load_brain(folder: str | Path, which: str = "best", device: str | None = None) -> LearningBrain:
     """Return the brain of a training.
 
     Args:
         folder: folder of the training.
         which: "best", the brain of the best evaluation during the training, or "last".
+        device: device of the brain. Default: that of the training.
 
     Raises:
         DatasetError: the folder holds no training, or the training has no such brain yet.
@@ -166,6 +183,8 @@ def load_brain(folder: str | Path, which: str = "best") -> LearningBrain:
     options = TrainOptions.load(folder)
     saved = brain_folder(folder, which)
     made = options.entity.make()
-    brain = options.make_brain(made.observation_space, made.action_space)
+    if options.device is not None:  # the spaces of the entity are those of the task
+        options.make_tensor_task(made, 1, options.seed, device).close()
+    brain = options.make_brain(made.observation_space, made.action_space, device)
     brain.restore(saved)
     return brain

@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Self
 
+import numpy as np
 from gymnasium import spaces
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, field_validator
 
 from sensorium import __version__, entities, tasks
 from sensorium._arguments import checked
-from sensorium.entities import Brain, LearningBrain, TrainableEntity
-from sensorium.entities.brain import check_brain
+from sensorium.entities import Brain, ClusterOptions, LearningBrain, TrainableEntity
+from sensorium.entities.brain import check_brain, with_device
+from sensorium.entities.device import usable_device
 from sensorium.errors import DatasetError, NameNotFoundError, OptionError, did_you_mean, shorten
 from sensorium.files import write_whole
 from sensorium.options import Options
 from sensorium.robots import SensorRig
 from sensorium.tasks import Task
+from sensorium.tasks.tensor import TensorTask
 
 CONFIG = "config.json"
 _FORMAT = "sensorium-training"
@@ -78,8 +81,8 @@ class TrainOptions(Options):
     """Steps of random actions before learning begins."""
     gradient_steps: int = Field(default=8, ge=1)
     """Gradient steps after each step of all envs."""
-    memory: int = Field(default=200_000, ge=1)
-    """Capacity of the memory in transitions."""
+    memory: int | ClusterOptions = 200_000
+    """Capacity of the memory in transitions, or the options of a ``VectorizedClusterBuffer``."""
     evaluate_every: int = Field(default=10_000, ge=1)
     """Steps between evaluations. There is always one at the end."""
     episodes: int = Field(default=10, ge=1)
@@ -90,11 +93,30 @@ class TrainOptions(Options):
     """Fraction of the maximum return at which the training stops early, if an evaluation reaches it. Default: never."""
     seed: int = Field(default=0, ge=0)
     """Seed of everything random."""
+    device: str | None = None
+    """Device of a tensor task, its memory and its brain: "cpu", "cuda", "cuda:1", ... Default: a task on arrays."""
     threads: int = Field(default=1, ge=1)
     """Threads of torch. Networks of this size are fastest with one."""
 
-    def make_brain(self, observation_space: spaces.Dict, action_space: spaces.Box) -> LearningBrain:
+    @field_validator("memory", mode="before")
+    @classmethod
+    def _check_memory(cls, value: object) -> object:
+        if isinstance(value, Mapping):
+            return ClusterOptions(**{str(name): each for name, each in value.items()})
+        if isinstance(value, ClusterOptions):
+            return value
+        if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
+            raise ValueError("must be an integer >= 1 or ClusterOptions")
+        return int(value)
+
+    def make_brain(
+        self, observation_space: spaces.Dict, action_space: spaces.Box, device: str | None = None
+    ) -> LearningBrain:
         """Return a new brain.
+
+        Args:
+            observation_space, action_space: spaces of one env.
+            device: its device. Default: that of the training.
 
         Raises:
             NameNotFoundError: there is no such brain.
@@ -104,7 +126,10 @@ class TrainOptions(Options):
         if "seed" in self.brain_options:
             raise OptionError("brain_options: the training sets 'seed' itself; remove it")
         check_brain(kind, {"seed": self.seed, **self.brain_options})
-        return kind(observation_space, action_space, seed=self.seed, **self.brain_options)
+        options, device = self.brain_options, device or self.device
+        if device is not None:
+            options = with_device(kind, options, usable_device(device))
+        return kind(observation_space, action_space, seed=self.seed, **options)
 
     def make_task(self, entity: TrainableEntity, n_envs: int, seed: int, autoreset: bool = False) -> Task[Any]:
         """Return the task with this entity in it.
@@ -113,10 +138,34 @@ class TrainOptions(Options):
             OptionError: ``task_options`` has an option that the training sets itself.
         """
         fixed: dict[str, Any] = {"n_envs": n_envs, "seed": seed, "autoreset": autoreset, "keep_history": False}
+        self._check_task_options((*fixed, "device"))
+        return tasks.make(self.task, entity=entity, **self.task_options, **fixed)
+
+    def make_tensor_task(
+        self, entity: TrainableEntity, n_envs: int, seed: int, device: str | None = None
+    ) -> TensorTask[Any]:
+        """Return the tensor task with this entity in it.
+
+        Args:
+            entity: the entity.
+            n_envs: number of envs, B.
+            seed: seed of the episodes.
+            device: device of the task. Default: that of the training.
+
+        Raises:
+            OptionError: ``task_options`` has an option that the training sets itself, or the task runs on arrays only.
+        """
+        fixed: dict[str, Any] = {"n_envs": n_envs, "seed": seed, "device": device or self.device or "cpu"}
+        self._check_task_options(fixed)
+        made = tasks.make(self.task, entity=entity, **self.task_options, **fixed)
+        if not isinstance(made, TensorTask):
+            raise OptionError(f"device: the task {self.task!r} runs on arrays only; remove device")
+        return made
+
+    def _check_task_options(self, fixed: Iterable[str]) -> None:
         for name in fixed:
             if name in self.task_options:
                 raise OptionError(f"task_options: the training sets {name!r} itself; remove it")
-        return tasks.make(self.task, entity=entity, **self.task_options, **fixed)
 
     def save(self, folder: Path) -> None:
         """Write ``config.json`` to the folder of a training."""

@@ -23,9 +23,11 @@ from sensorium import __version__
 from sensorium._arguments import checked
 from sensorium.deploy.contract import VECTOR, ActionTerm, Contract, ObservationTerm
 from sensorium.entities import SACMLPBrain
-from sensorium.entities.brain import flat_observation
+from sensorium.entities.nesting import flat_observation
 from sensorium.errors import OptionError, SensoriumError
 from sensorium.files import write_whole
+from sensorium.tasks import Task
+from sensorium.tasks.tensor import TensorTask
 from sensorium.training.evaluation import SEED, load_brain
 from sensorium.training.options import TrainOptions
 from sensorium.training.policy_actions import robot_actions
@@ -37,8 +39,6 @@ from sensorium.training.run_folder import brain_folder
 
 if TYPE_CHECKING:
     from rsl_rl.models import MLPModel
-
-    from sensorium.tasks.tensor import TensorTask
 
 FILE = "policy.onnx"
 """Name of the policy file in the folder of a training."""
@@ -97,13 +97,18 @@ def export_at_end(folder: Path, brain: object = None) -> None:
 
 
 def _export_sac(folder: Path, which: str) -> tuple[PolicyGraph, Contract]:
-    options, brain = TrainOptions.load(folder), load_brain(folder, which)
+    options = TrainOptions.load(folder)
+    brain = load_brain(folder, which, None if options.device is None else "cpu")
     if not isinstance(brain, SACMLPBrain):
         raise OptionError(
             f"policy files are made of SACMLPBrain and of PPO, and the brain of {folder} is {options.brain}"
         )
     entity = options.entity.make(lambda *spaces: brain)
-    task = options.make_task(entity, _N_ENVS, options.seed + 2 * SEED, autoreset=True)
+    task: Task[Any] | TensorTask[Any]
+    if options.device is None:
+        task = options.make_task(entity, _N_ENVS, options.seed + 2 * SEED, autoreset=True)
+    else:
+        task = options.make_tensor_task(entity, _N_ENVS, options.seed + 2 * SEED, "cpu")
     try:
         dt, robot = float(task.config.dt), task.robot
         maker, inputs = TermMaker(robot, dt), brain._inputs
@@ -111,7 +116,11 @@ def _export_sac(folder: Path, which: str) -> tuple[PolicyGraph, Contract]:
         terms: list[ObservationTerm] = []
         for name in (name for name in inputs.actor_names if name not in images):
             key, _, part = name.partition(".")
-            terms.append(maker.sensor(key, part))
+            if isinstance(task, TensorTask) and key not in robot.rig.names:
+                value, shape = task.describe_input(key), inputs.boxes[name].shape
+                terms.append(maker.given(key, value.source, value.unit, value.frame, value.names, shape))
+            else:
+                terms.append(maker.sensor(key, part))
         for name in (name for name in inputs.actor_names if name in images):
             key, _, part = name.partition(".")
             box = inputs.boxes[name]
@@ -124,7 +133,9 @@ def _export_sac(folder: Path, which: str) -> tuple[PolicyGraph, Contract]:
                 observation, *_ = task.step(entity.decide_batch(observation, deterministic=True))
 
         terms = _with_ranges(terms, observations())
-        contract = _contract(folder, which, options, entity.robot_name, terms, robot_actions(robot, _rate(dt)), dt)
+        own = task.action_terms() if isinstance(task, TensorTask) else None
+        actions = tuple(own or robot_actions(robot, _rate(dt)))
+        contract = _contract(folder, which, options, entity.robot_name, terms, actions, dt)
         return sac_graph(brain, contract), contract
     finally:
         task.close()

@@ -6,19 +6,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import torch
-
 from sensorium._arguments import checked
 from sensorium.tasks.tensor import TensorTask
 from sensorium.training.evaluation import SEED, Evaluation
 from sensorium.training.ppo_options import PPOOptions
 from sensorium.training.run_folder import brain_folder
+from sensorium.training.tensor_evaluation import MAX_ENVS, run_actions
 
 if TYPE_CHECKING:
     from rsl_rl.models import MLPModel
-
-_MAX_ENVS = 1024
-"""Maximum number of episodes that run at the same time."""
 
 
 def run_episodes(
@@ -36,39 +32,7 @@ def run_episodes(
         The result. An episode succeeds if it lasts ``max_steps`` steps and, for a task with the metric "reached", if
         the goal is reached at its end.
     """
-    n = min(episodes, task.n_envs)
-    difficulty = task.difficulty.clone()
-    task.difficulty.fill_(1.0)
-    task.reset()
-    policy.reset()
-    returns = torch.zeros(task.n_envs, device=task.device)
-    lengths = torch.zeros_like(returns)
-    running = torch.ones_like(task.terminated)
-    succeeded = torch.zeros_like(running)
-    sums: dict[str, torch.Tensor] = {}
-    with torch.inference_mode():
-        for _ in range(task.config.max_steps):
-            task.step_in_place(policy(task.as_tensordict()))
-            returns += torch.where(running, task.reward, 0.0)
-            lengths += running
-            for name, value in task.last_metrics().items():
-                sums[name] = sums.get(name, torch.zeros_like(returns)) + torch.where(running, value, 0.0)
-            at_goal = task.last_metrics().get("reached")
-            succeeded |= running & task.truncated & (True if at_goal is None else at_goal > 0.5)
-            running &= ~(task.terminated | task.truncated)
-            policy.reset(task.terminated | task.truncated)
-            on_step()
-            if not bool(running[:n].any()):
-                break
-    task.difficulty.copy_(difficulty)
-    means = {name: float((value / lengths)[:n].mean()) for name, value in sums.items()}
-    return Evaluation(
-        returns=tuple(returns[:n].tolist()),
-        lengths=tuple(int(each) for each in lengths[:n].tolist()),
-        successes=tuple(succeeded[:n].tolist()),
-        max_return=task.max_return,
-        metrics=means,
-    )
+    return run_actions(task, lambda: policy(task.as_tensordict()), episodes, policy.reset, on_step)
 
 
 @checked
@@ -98,7 +62,7 @@ def evaluate_ppo(
     """
     options = PPOOptions.load(Path(folder))
     options = options.model_copy(update={"task_options": {**options.task_options, **task_options}})
-    n_envs = min(episodes, _MAX_ENVS)
+    n_envs = min(episodes, MAX_ENVS)
     task = options.make_task(n_envs, options.seed + 2 * SEED if seed is None else seed, device)
     try:
         return run_episodes(task, load_policy(folder, task, which), n_envs)

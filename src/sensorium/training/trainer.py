@@ -28,12 +28,12 @@ from typing import Any
 
 import numpy as np
 import torch
-from gymnasium import spaces
 
 from sensorium._arguments import checked
-from sensorium.entities import Memory
-from sensorium.entities.brain import flat_observation, flat_space
+from sensorium.entities.memory_choice import load_memory, make_memory
+from sensorium.entities.nesting import flat_observation
 from sensorium.errors import OptionError
+from sensorium.tasks import Task
 from sensorium.training import checkpoints
 from sensorium.training.curve import write_evaluations
 from sensorium.training.evaluation import SEED, Evaluation, Evaluator
@@ -42,7 +42,7 @@ from sensorium.training.options import TrainOptions
 from sensorium.training.policy_file import export_at_end
 from sensorium.training.run_folder import run_folder
 
-_LOG_EVERY = 64
+LOG_EVERY = 64
 """Steps of all envs between log entries."""
 _N_RECENT = 50
 """Number of episodes of the mean return during the training."""
@@ -94,17 +94,18 @@ class Trainer:
     def __init__(self, options: TrainOptions, folder: Path, resume: bool, tensorboard: bool) -> None:
         self.options, self.folder = options, folder
         self.entity = options.entity.make()
+        self.task = self._make_task()
         self.brain = options.make_brain(self.entity.observation_space, self.entity.action_space)
         self.entity.brain = self.brain
         self.steps = 0
         self.evaluations: list[dict[str, Any]] = []
         self.best: Evaluation | None = None
         checkpoint = checkpoints.newest(folder / "checkpoints") if resume else None  # None before the first one
-        self.task = options.make_task(self.entity, options.n_envs, options.seed, autoreset=True)
-        self._evaluator = Evaluator(options, self.brain, options.episodes, options.seed + SEED)
-        flat = spaces.Dict(list(flat_space(self.entity.observation_space).items()))  # type: ignore[arg-type]
+        self._evaluator = self._make_evaluator()
         if checkpoint is None:
-            self.memory = Memory(flat, self.entity.action_space, options.memory, options.n_envs, seed=options.seed)
+            spaces = self.entity.observation_space, self.entity.action_space
+            device = self._memory_device()
+            self.memory = make_memory(*spaces, options.memory, options.n_envs, seed=options.seed, device=device)
         else:
             self._restore(checkpoint)
         if options.steps <= self.steps - options.n_envs:
@@ -116,6 +117,15 @@ class Trainer:
         self._recent: deque[float] = deque(maxlen=_N_RECENT)
         self._observation: dict[str, Any] = {}
         self._begin_episodes()
+
+    def _make_task(self) -> Task[Any]:
+        return self.options.make_task(self.entity, self.options.n_envs, self.options.seed, autoreset=True)
+
+    def _make_evaluator(self) -> Evaluator:
+        return Evaluator(self.options, self.brain, self.options.episodes, self.options.seed + SEED)
+
+    def _memory_device(self) -> str:
+        return "cpu"
 
     # -- steps --------------------------------------------------------------------------------------------------------
 
@@ -131,7 +141,7 @@ class Trainer:
             while self.steps < self.options.steps and not stop():
                 scalars = self._step()
                 rate = (self.steps - first) / max(time.monotonic() - started, 1e-9)
-                if self.steps // self.options.n_envs % _LOG_EVERY == 0:
+                if self.steps // self.options.n_envs % LOG_EVERY == 0:
                     self._log.add(self.steps, scalars | {"train/return": self._mean_return(), "train/rate": rate})
                 if self._passed(self.options.evaluate_every) or self.steps >= self.options.steps:
                     self._evaluate()
@@ -156,7 +166,7 @@ class Trainer:
             space = self.task.action_space
             action = rng.uniform(space.low, space.high).astype(np.float32)
         else:
-            action = self.entity.decide_batch(last_observation)
+            action = np.asarray(self.entity.decide_batch(last_observation))
         observation, reward, terminated, truncated, info = self.task.step(action)
         if not np.isfinite(reward).all():
             bad = int(np.flatnonzero(~np.isfinite(reward))[0])
@@ -227,7 +237,7 @@ class Trainer:
         self.memory.save(folder / "memory")
         state = {
             "steps": self.steps,
-            "episode": self.task.episode.tolist(),
+            **self._task_state(),
             "evaluated": self._evaluator.n_episodes,
             "evaluations": self.evaluations,
             "best": None if self.best is None else self.best.model_dump(mode="json"),
@@ -237,11 +247,18 @@ class Trainer:
     def _restore(self, folder: Path) -> None:
         state = json.loads((folder / "state.json").read_bytes())
         self.brain.restore(folder / "brain")
-        self.memory = Memory.load(folder / "memory")
+        self.memory = load_memory(folder / "memory", self._memory_device())
         self.steps, self.evaluations = state["steps"], state["evaluations"]
         self.best = None if state["best"] is None else Evaluation(**state["best"])
-        self.task.episode[:] = state["episode"]
+        self._restore_task(state)
         self._evaluator.n_episodes = state["evaluated"]
+
+    def _task_state(self) -> dict[str, Any]:
+        """Return what the next episodes of the task depend on, JSON-able."""
+        return {"episode": self.task.episode.tolist()}
+
+    def _restore_task(self, state: dict[str, Any]) -> None:
+        self.task.episode[:] = state["episode"]
 
     def close(self) -> None:
         """Free the scenes and the memory."""
@@ -286,10 +303,12 @@ def train(
         >>> result.best.fraction
         0.98
     """
-    folder = Path(folder)
+    from sensorium.training.tensor_trainer import TensorTrainer
+
+    folder, kind = Path(folder), Trainer if options.device is None else TensorTrainer
     with (
         run_folder(folder, resume, options, TrainOptions.load, {"steps", "stop_at"}),
-        closing(Trainer(options, folder, resume, tensorboard)) as trainer,
+        closing(kind(options, folder, resume, tensorboard)) as trainer,
     ):
         options.save(folder)
         result = trainer.run(progress, stop)

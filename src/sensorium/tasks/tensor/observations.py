@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from itertools import groupby
@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 import torch
 
-from sensorium.errors import NameNotFoundError, did_you_mean, shorten
+from sensorium.errors import NameNotFoundError, OptionError, did_you_mean, shorten
 from sensorium.robots import Robot
 from sensorium.suites.observation import PRIVILEGED
 from sensorium.tasks.tensor.outputs import divide
@@ -50,6 +50,8 @@ class Observations:
         ground_truth: whether the actor observes true values.
         own: further observations of the actor, such as a command. The critic gets them, too.
         privileged: further observations of the critic.
+        entity_sensors: names of the sensors of an entity, and of those whose ground truth only its critics observe. The
+            entity observes these sensors and ``own``, and nothing else is returned by name. Default: no entity.
 
     Attributes:
         values: the matrix, (B, n_actor + n_critic).
@@ -58,9 +60,16 @@ class Observations:
     """
 
     def __init__(
-        self, robot: Robot, patterns: Sequence[str], ground_truth: bool, own: Source, privileged: Source
+        self,
+        robot: Robot,
+        patterns: Sequence[str],
+        ground_truth: bool,
+        own: Source,
+        privileged: Source,
+        entity_sensors: tuple[list[str], list[str]] | None = None,
     ) -> None:
-        self._readings = select_readings(robot, patterns)
+        measured, true = (patterns, []) if entity_sensors is None else entity_sensors
+        self._readings, self._truths = select_readings(robot, measured), select_readings(robot, true)
         self._ground_truth, self._own, self._privileged = ground_truth, own, privileged
         self._parts: list[ObservationPart] = []
         actor, critic = self._gather()
@@ -81,6 +90,10 @@ class Observations:
         for uuid, found in groupby(enumerate(self._parts), lambda each: each[1].uuid):
             numbers, parts = zip(*found, strict=True)
             self._uuids.append((uuid, numbers[0], [part.part for part in parts if part.part]))
+        if entity_sensors is not None:
+            _check_different((*measured, *true), {**own(), **privileged()})
+            exposed = {*measured, *own(), *(PRIVILEGED + name for name in true)}
+            self._uuids = [each for each in self._uuids if each[0] in exposed]
         first = rows[0][2]
         self.values = torch.zeros(len(first), start, device=first.device)
 
@@ -105,9 +118,16 @@ class Observations:
         own = self._own()
         actor = [(uuid, part, read(self._ground_truth)) for uuid, part, read in self._readings]
         actor += [(uuid, "", value) for uuid, value in own.items()]
-        critic = [(PRIVILEGED + uuid, part, read(True)) for uuid, part, read in self._readings]
+        critic = [(PRIVILEGED + uuid, part, read(True)) for uuid, part, read in (*self._readings, *self._truths)]
         critic += [(PRIVILEGED + uuid, "", value) for uuid, value in {**own, **self._privileged()}.items()]
         return actor, critic
+
+
+def _check_different(sensors: Sequence[str], values: Container[str]) -> None:
+    """Raise OptionError if a sensor has the name of a value that the task observes."""
+    for name in sensors:
+        if name in values:
+            raise OptionError(f"the entity's sensor {name!r} has the name of a value of the task; give it another uuid")
 
 
 def select_readings(robot: Robot, patterns: Sequence[str]) -> list[tuple[str, str, Callable[[bool], torch.Tensor]]]:

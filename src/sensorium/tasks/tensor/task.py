@@ -13,6 +13,7 @@ from sensorium._arguments import checked
 from sensorium.errors import DivergenceError, EpisodeOverError, OptionError
 from sensorium.robots import Robot, make
 from sensorium.tasks import task_cameras
+from sensorium.tasks.protocols import EntityLike
 from sensorium.tasks.tensor.config import TensorTaskConfig
 from sensorium.tasks.tensor.episode_draws import EpisodeDraws
 from sensorium.tasks.tensor.episode_log import EpisodeLog
@@ -46,7 +47,8 @@ class TensorTask(TensorHooks[ConfigT]):
         terminated: (B,) bool, whether the last step ended the episode by a failure.
         truncated: (B,) bool, whether the last step ended the episode by its length.
         log: means over the episodes that ended.
-        keep_final: whether each step keeps the last observation of episodes for :meth:`final_actor`. Default: False.
+        keep_final: whether each step keeps the last observation of episodes: for :meth:`final_actor`, and as
+            ``info["final_obs"]`` of :meth:`step`. Default: whether an entity acts.
         cameras: the cameras of the options, by name.
 
     Example:
@@ -59,7 +61,7 @@ class TensorTask(TensorHooks[ConfigT]):
     single_action_space: spaces.Box
 
     @checked
-    def __init__(self, config: ConfigT, robot: Robot | None = None) -> None:
+    def __init__(self, config: ConfigT, robot: Robot | None = None, entity: EntityLike | None = None) -> None:
         self.config, self.n_envs = config, config.n_envs
         self.scene = scene = Scene(dt=config.dt, substeps=config.substeps, **self.scene_options())
         # without shadows: their map is centred on the origin, and robots walk away from it
@@ -68,6 +70,7 @@ class TensorTask(TensorHooks[ConfigT]):
         body = make(config.robot, rig=config.rig, **_pose(config)) if robot is None else type(robot)(robot.options)
         body = reserve_timing(self.place_robot(body), config.randomize_sensors)
         self.robot = scene.add_robot(body, name=task_cameras.ROBOT)
+        self._entity_sensors = None if entity is None else entity.sensors
         self.add_sensors(scene)
         self.cameras = task_cameras.add_cameras(self, segmentation=False)
         scene.build(n_envs=config.n_envs, device=config.device, seed=config.seed, threads=config.threads)
@@ -81,21 +84,25 @@ class TensorTask(TensorHooks[ConfigT]):
         self._frames = torch.zeros(self.n_envs, config.history, self._observations.n_actor, device=self.device)
         self._fresh = torch.zeros_like(self.terminated)
         scene.world.on_reset = self._start
-        self.keep_final = False
+        self.keep_final = entity is not None
         self._final = torch.zeros_like(self._frames)
+        self._final_values = torch.zeros_like(self._observations.values)
         self._loop, self._loop_with_final = (
             Loop(scene, self.act, end, self._fresh, self._update_observations)
             for end in (self._judge, self._judge_and_keep)
         )
         one = {name: _space_of(value) for name, value in self._by_name(self._observations.values).items()}
         self.single_observation_space = spaces.Dict(list(one.items()))  # type: ignore[arg-type]
+        if entity is not None:
+            own_spaces = self.single_observation_space, self.single_action_space
+            entity.bind_tensors(self.robot, self.n_envs, *own_spaces, self.device, self.observation)
 
     def _prepare(self) -> None:
         """Call the hooks that are captured later, which must have run once."""
         self._sensor_randomizer = SensorRandomizer(self)
         self._start(torch.zeros_like(self.terminated))
         observe = self.config.observe, self.config.ground_truth, self.observe, self._observe_privileged
-        self._observations = Observations(self.robot, *observe)
+        self._observations = Observations(self.robot, *observe, self._entity_sensors)
         n_columns = self._observations.n_actor + self._observations.n_critic
         self._outputs = Outputs(self.n_envs, n_columns, self.device)
         self._observations.values = self._outputs.values
@@ -158,7 +165,8 @@ class TensorTask(TensorHooks[ConfigT]):
 
         Returns:
             observation by uuid, of the new episode where one began; reward (B,), terminated (B,), truncated (B,); and
-            info. All are tensors on :attr:`device` that later steps do not change.
+            info, with :attr:`keep_final` ``{"final_obs": ...}``: the observation at the end of the step, before new
+            episodes began. All are tensors on :attr:`device` that later steps do not change.
 
         Raises:
             EpisodeOverError: ``reset()`` was not called.
@@ -166,7 +174,8 @@ class TensorTask(TensorHooks[ConfigT]):
         """
         self.step_in_place(action)
         values, reward, terminated, truncated = self._outputs.copy()
-        return self._by_name(values), reward, terminated, truncated, {}
+        info = {"final_obs": self._by_name(self._final_values.clone())} if self.keep_final else {}
+        return self._by_name(values), reward, terminated, truncated, info
 
     def step_in_place(self, action: torch.Tensor | np.ndarray) -> torch.Tensor:
         """Make a step as :meth:`step`, and return the observations (B, columns), which the next step overwrites.
@@ -240,8 +249,13 @@ class TensorTask(TensorHooks[ConfigT]):
             self._frames.copy_(torch.cat((frame, older), dim=1))
 
     def _update_final(self) -> None:
-        """Keep what the actor observes at the end of the step, before new episodes begin."""
+        """Keep what is observed at the end of the step, before new episodes begin.
+
+        Readings of a step in which the physics diverged are not meaningful: those of the step before are kept.
+        """
+        before, diverged = self._observations.values.clone(), self.scene.world.diverged != 0
         self._observations.update()
+        self._final_values.copy_(torch.where(diverged[:, None], before, self._observations.values))
         frame = self._observations.values[:, None, : self._observations.n_actor]
         self._final.copy_(torch.cat((frame, self._frames[:, :-1]), dim=1))
 

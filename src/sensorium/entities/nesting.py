@@ -1,0 +1,53 @@
+"""Nested spaces and observations by dotted names: ``{"imu": {"ang_vel": ...}}`` is ``{"imu.ang_vel": ...}``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeAlias
+
+import numpy as np
+from gymnasium import spaces
+from torch import Tensor
+
+from sensorium.errors import OptionError
+
+Rows = Tensor | np.ndarray
+"""An array or tensor whose first axis is the env or the transition."""
+NestedRows: TypeAlias = "Mapping[str, Rows | NestedRows]"
+"""Arrays or tensors by key, which may nest."""
+
+
+def flat_space(space: spaces.Space[Any], name: str = "") -> dict[str, spaces.Box]:
+    """Return the boxes of a nested space, by dotted names.
+
+    Raises:
+        OptionError: a space is neither a Dict nor a Box.
+    """
+    if isinstance(space, spaces.Dict):
+        result: dict[str, spaces.Box] = {}
+        for key, inner in space.spaces.items():
+            result |= flat_space(inner, f"{name}.{key}" if name else key)
+        return result
+    if not isinstance(space, spaces.Box):
+        raise OptionError(f"observation_space must be a Dict of Boxes that may nest, and {name or 'it'} is {space}")
+    return {name: space}
+
+
+def same_shapes(one: spaces.Dict, other: spaces.Dict) -> bool:
+    """Return whether two spaces have boxes of the same names and shapes, in the same order."""
+    first, second = ([(name, box.shape) for name, box in flat_space(space).items()] for space in (one, other))
+    return first == second
+
+
+def flat_values(observation: Mapping[str, Any], name: str = "") -> dict[str, Any]:
+    """Return the values of a nested observation, by the names of :func:`flat_space`."""
+    result: dict[str, Any] = {}
+    for key, inner in observation.items():
+        path = f"{name}.{key}" if name else key
+        result |= flat_values(inner, path) if isinstance(inner, Mapping) else {path: inner}
+    return result
+
+
+def flat_observation(observation: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    """Return the values of a nested observation as arrays, by the names of :func:`flat_space`."""
+    return {name: np.asarray(value) for name, value in flat_values(observation).items()}
