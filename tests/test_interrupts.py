@@ -190,9 +190,12 @@ INTERRUPT_THE_GROUP = """
 import os, signal, subprocess, sys, time
 os.setpgid(0, 0)
 class Popen(subprocess.Popen):
-    def __init__(self, *arguments, **options):
-        super().__init__(*arguments, **options)
-        time.sleep(0.03)
+    def __init__(self, command, **options):
+        if "-c" not in command:
+            return super().__init__(command, **options)
+        slow = "import time; time.sleep(1.0)\\n"
+        super().__init__([*command[:-1], slow + command[-1]], **options)
+        time.sleep(0.5)
         os.killpg(0, signal.SIGINT)
 subprocess.Popen = Popen
 from sensorium.__main__ import main
