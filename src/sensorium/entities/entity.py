@@ -57,8 +57,7 @@ class TrainableEntity:
             :class:`VectorizedClusterBuffer`; None for no memory.
 
     Attributes:
-        suite: its observation sensors. Before the entity is in a scene, they have spaces (of one env) but cannot be
-            read.
+        suite: its observation sensors. They have the spaces of one env, and can be read in a scene only.
         brain: the brain, or None.
         memory: its memory, made when the entity is put into a scene, or None.
         observation_space: space of one env's observation.
