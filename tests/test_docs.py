@@ -13,7 +13,15 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 NEEDS = {"camera_pathtrace.md": "mitsuba"}
 """Pages about an extra -> the package that their code needs."""
 BLOCK = re.compile(r"```python\n(.*?)```\n(?:```\n(.*?)```)?", re.DOTALL)
-SLOW = {"first_dataset.md", "training.md", "tensor_tasks.md", "04_training.md", "05_dataset.md", "08_deploy.md"}
+SLOW = {
+    "datasets.md",
+    "first_dataset.md",
+    "training.md",
+    "tensor_tasks.md",
+    "04_training.md",
+    "05_dataset.md",
+    "08_deploy.md",
+}
 
 
 @pytest.fixture

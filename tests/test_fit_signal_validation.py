@@ -86,6 +86,7 @@ def test_the_true_twin_has_all_properties_and_a_wrong_one_lacks_them(kind):
     assert wrong.motion[name].lag < -0.05
 
 
+@pytest.mark.slow
 def test_half_of_a_log_predicts_the_other_half(tmp_path):
     log, truth, _ = make_log("channel")
     twin = sn.fit.channel(log, truth, unit="m")
@@ -128,6 +129,7 @@ def test_stamps_of_the_twin_have_its_jitter():
     assert found["stamp_jitter"].value == pytest.approx(0.004 / np.sqrt(12), rel=0.05)
 
 
+@pytest.mark.slow
 def test_rate_jitter_and_drop_outs_are_compared():
     rng = np.random.default_rng(6)
     stamps = np.arange(3000) / RATE + rng.uniform(0, 0.003, 3000)
@@ -147,6 +149,7 @@ def test_rate_jitter_and_drop_outs_are_compared():
     assert not any(one.holds for one in wrong.verdicts if one.channel == "sensor")
 
 
+@pytest.mark.slow
 def test_lost_returns_of_rays_are_compared():
     log, truth, _ = make_log("raycaster")
     rng = np.random.default_rng(7)

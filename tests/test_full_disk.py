@@ -76,7 +76,9 @@ assert full and whole, (full, whole)
 """
 
 
-@pytest.mark.parametrize("writer", ["episode", "images", "chunk", "plain"])
+@pytest.mark.parametrize(
+    "writer", ["episode", *(pytest.param(each, marks=pytest.mark.slow) for each in ("images", "chunk", "plain"))]
+)
 def test_hdf5_writers_raise_and_do_not_crash(tmp_path, writer):
     command = [sys.executable, "-c", WRITERS, writer, str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, env=ENVIRONMENT)

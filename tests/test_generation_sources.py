@@ -80,6 +80,7 @@ def test_processes_of_a_cluster_import_the_module(module, tmp_path, monkeypatch,
     capsys.readouterr()
 
 
+@pytest.mark.slow
 def test_episodes_of_a_trained_policy_are_its_decisions(tmp_path):
     options = recipe("balance", steps=32, n_envs=2, warmup=8, evaluate_every=32, episodes=1, checkpoint_every=32)
     train(options, tmp_path / "run", tensorboard=False)
@@ -133,6 +134,7 @@ def test_rig_file_replaces_the_sensors_of_the_robot(tmp_path, capsys):
     capsys.readouterr()
 
 
+@pytest.mark.slow
 def test_one_rig_file_serves_record_replay_train_and_generate(tmp_path, capsys):
     rig = tmp_path / "rig.yaml"
     rig.write_text(

@@ -160,7 +160,7 @@ def test_any_combination_of_options_is_bit_identical_to_the_reference(options, s
             np.testing.assert_array_equal(newest().T.numpy(), read)
 
 
-@pytest.mark.parametrize("n_envs", [1, 5000])
+@pytest.mark.parametrize("n_envs", [1, pytest.param(5000, marks=pytest.mark.slow)])
 def test_fused_columns_are_bit_identical_to_the_reference(n_envs):
     """Columns that come from the engine and stay in the fused kernel, on one thread and on two."""
     matrix = ((1.0, 0.02, 0.0), (-0.01, 0.98, 0.03), (0.0, 0.01, 1.01))

@@ -678,6 +678,7 @@ with McapRecorder(scene, sys.argv[1]) as recorder:
 """
 
 
+@pytest.mark.slow
 def test_a_kill_leaves_a_file_up_to_the_last_chunk(tmp_path):
     process = subprocess.Popen([sys.executable, "-c", KILLED, str(tmp_path)], stdout=subprocess.PIPE, text=True)
     assert process.stdout.readline().strip() == "go"

@@ -100,6 +100,7 @@ def test_checked_versions_are_the_pinned_versions():
     assert {package: pinned[package] for package in adapter.CHECKED} == adapter.CHECKED
 
 
+@pytest.mark.slow
 def test_missing_internals_raise_an_error_that_names_both_versions():
     code = (
         "import sys, sensorium as sn\n"

@@ -191,6 +191,7 @@ def test_all_modules_import_and_a_scene_steps(report):
     assert report[1]["threads"] == os.cpu_count()
 
 
+@pytest.mark.slow
 def test_unsupported_scenarios_raise_with_the_name_of_the_system(report):
     system, found = report
     name = "Windows" if system == "windows" else "macOS"

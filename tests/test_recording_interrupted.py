@@ -169,6 +169,7 @@ def test_full_disk_keeps_everything_written_before(small_disk):
     assert shutil.disk_usage(small_disk).free < 1.5 * smallest
 
 
+@pytest.mark.slow
 def test_file_size_limit_raises_disk_full_error(tmp_path):
     done = subprocess.run(
         [sys.executable, "-c", FULL, str(tmp_path / "a")], capture_output=True, text=True, env=ENVIRONMENT,

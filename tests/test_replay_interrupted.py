@@ -144,6 +144,7 @@ def test_killed_replay_loses_no_frame_and_renders_none_twice(recording, whole, t
     assert not list((tmp_path / "b").rglob("*.part"))
 
 
+@pytest.mark.slow
 def test_check_keeps_complete_frames_of_a_killed_replay(recording, tmp_path):
     Running(recording, tmp_path / "b").kill()
     there = on_disk(tmp_path / "b")

@@ -395,6 +395,7 @@ def terminal():
         each.close()
 
 
+@pytest.mark.slow
 def test_keys_drive_the_robot(terminal):
     program = terminal("holonomic", "real")
     program.line("READY")

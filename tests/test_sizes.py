@@ -84,6 +84,7 @@ def test_the_largest_size_that_is_named_fits(one_gib):
         _system.check_memory("n_envs", largest + 1, "the states", bytes_per_env(scene.model))
 
 
+@pytest.mark.slow
 def test_a_scene_that_did_not_fit_can_be_built_smaller(one_gib):
     scene = drop_scene()
     imu = scene.add_sensor(sn.IMU(link="box", history_length=10**4))

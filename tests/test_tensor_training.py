@@ -31,6 +31,7 @@ def whole(request, tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 def test_training_keeps_brain_and_memory_on_the_device(whole):
     options = TrainOptions.load(whole)
     brain = load_brain(whole, "last")
@@ -67,6 +68,7 @@ def test_killed_and_resumed_training_on_tensors_is_bit_identical(tmp_path, kill_
     assert next(files) == next(files)
 
 
+@pytest.mark.slow
 def test_evaluation_on_tensors_is_deterministic(whole):
     first, again = (evaluate(whole, episodes=5, device="cpu") for _ in range(2))
     assert first == again
@@ -76,6 +78,7 @@ def test_evaluation_on_tensors_is_deterministic(whole):
     assert len(evaluate(whole, episodes=2, entity=without_truth, device="cpu").returns) == 2
 
 
+@pytest.mark.slow
 def test_policy_file_acts_as_the_brain(whole, tmp_path):
     onnxruntime = pytest.importorskip("onnxruntime")
     contract = export_policy(whole, tmp_path / "policy.onnx", which="last")
@@ -129,6 +132,7 @@ def test_commands_on_tensors(tmp_path, capsys):
     assert "use its policy.onnx" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_wrong_options_on_tensors_raise(whole, tmp_path):
     with pytest.raises(OptionError, match="the training sets 'device' itself"):
         train(options_of(task_options={"device": "cpu"}), tmp_path / "a")
