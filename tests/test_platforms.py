@@ -203,6 +203,7 @@ def test_unsupported_scenarios_raise_with_the_name_of_the_system(report):
     assert found["gamepad"].startswith(f"the scenario 'gamepad' needs Linux's joystick device; this system is {name}.")
 
 
+@pytest.mark.slow
 def test_recordings_are_locked_written_and_read(report):
     system, found = report
     if system == "macos-bare":
