@@ -135,6 +135,8 @@ def _import_physics() -> None:
     It imports glfw, which starts a process to ask for the version of a library. Ctrl-C in a terminal reaches that
     process too, and it would print a traceback of its own. It inherits the mask.
     """
+    if sys.platform == "win32":
+        return
     before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM))
     try:
         import mujoco  # noqa: F401
