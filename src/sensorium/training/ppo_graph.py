@@ -1,8 +1,9 @@
-"""``GraphPPO``: rsl_rl's PPO with updates that a GPU runs as one CUDA graph per minibatch.
+"""``GraphPPO``: rsl_rl's PPO with one CUDA graph per decision and one per minibatch.
 
 rsl_rl launches each operation of an update by itself and reads several numbers from the device per minibatch. With
 small networks the GPU then waits for the host most of the time. Here a minibatch is captured once and replayed, and
-its learning rate is adapted on the device. The losses and the order of operations are those of rsl_rl 5.5.
+its learning rate is adapted on the device. What is decided and stored in a step is captured in the same way. The losses
+and the order of operations are those of rsl_rl 5.5.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from sensorium.training.image_model import ImageModel
 
 if TYPE_CHECKING:
     from rsl_rl.storage import RolloutStorage
+    from tensordict import TensorDict
 
 _MIN_RATE, _MAX_RATE, _RATE_FACTOR = 1e-5, 1e-2, 1.5
 """Limits of the adapted learning rate, and the factor of one adaptation."""
@@ -50,12 +52,18 @@ class GraphPPO(PPO):  # type: ignore[misc]  # rsl_rl has no types
         self._is_graph = not (actor.is_recurrent or critic.is_recurrent)
         if self._is_graph and self._on_gpu:
             parameters = list(chain(self.actor.parameters(), self.critic.parameters()))
-            self.optimizer = torch.optim.Adam(parameters, lr=self._rate, capturable=True)
+            self.optimizer = torch.optim.Adam(parameters, lr=self._rate, fused=True, capturable=True)
         self._data = self._rows = self._sums = torch.zeros(0)
         self._widths: list[int] = []
         self._images: dict[str, torch.Tensor] = {}
         self._updates = 0
         self._graph: torch.cuda.CUDAGraph | None = None
+        # decisions about images are not captured, since a copy of all images would be needed
+        self._stores = self._is_graph and not isinstance(actor, ImageModel)
+        self._row = torch.zeros(1, dtype=torch.int64, device=device)
+        self._seen: dict[str, torch.Tensor] = {}
+        self._action = self._value = torch.zeros(0)
+        self._decision: torch.cuda.CUDAGraph | None = None
 
     @property
     def learning_rate(self) -> float:
@@ -69,11 +77,62 @@ class GraphPPO(PPO):  # type: ignore[misc]  # rsl_rl has no types
     def load(self, loaded_dict: dict[str, Any], load_cfg: dict[str, Any] | None, strict: bool) -> bool:
         """Load what :meth:`save` returned; see rsl_rl."""
         result = bool(super().load(loaded_dict, load_cfg, strict))
-        self._graph, self._updates = None, 0  # the optimizer has other tensors now
+        self._graph, self._decision, self._updates = None, None, 0  # the optimizer has other tensors now
         if self._is_graph and self._on_gpu:
             for group in self.optimizer.param_groups:
                 group["lr"] = self._rate
         return result
+
+    def act(self, obs: TensorDict) -> torch.Tensor:
+        """Return sampled actions, (B, n), which the next call overwrites, and store what was decided; see rsl_rl."""
+        if not self._stores:
+            action: torch.Tensor = super().act(obs)
+            return action
+        if not self._seen:
+            self._allocate(obs)
+        for name, value in self._seen.items():
+            value.copy_(obs[name])
+        self._row.fill_(self.storage.step)
+        if not self._on_gpu or self._updates == 0:  # the first decisions allocate what a capture needs
+            self._decide()
+            return self._action
+        if self._decision is None:
+            self._decision = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(self._decision):
+                self._decide()
+        self._decision.replay()
+        return self._action
+
+    def process_env_step(
+        self, obs: TensorDict, rewards: torch.Tensor, dones: torch.Tensor, extras: dict[str, torch.Tensor]
+    ) -> None:
+        """Store what followed from the last action; see rsl_rl. An episode that was truncated adds its last value."""
+        if not self._stores:
+            super().process_env_step(obs, rewards, dones, extras)
+            return
+        stored = self.storage
+        rest = self._value[:, 0] * extras["time_outs"]
+        stored.rewards[stored.step, :, 0] = torch.add(rewards, rest, alpha=self.gamma)
+        stored.dones[stored.step, :, 0] = dones
+        stored.step += 1
+
+    @torch.inference_mode(False)  # otherwise the tensors could not be changed outside of a caller's inference mode
+    def _allocate(self, obs: TensorDict) -> None:
+        names = {*self.actor.obs_groups, *self.critic.obs_groups}
+        self._seen = {name: torch.zeros_like(obs[name]) for name in sorted(names)}
+        size = self.storage.actions.shape
+        self.storage.distribution_params = tuple(torch.zeros(size, device=self.device) for _ in range(2))
+
+    def _decide(self) -> None:
+        """Sample actions and write them to the storage, with their likelihoods, the values and what was seen."""
+        stored = self.storage
+        self._action, self._value = self.actor(self._seen, stochastic_output=True), self.critic(self._seen)
+        rows = [(stored.actions, self._action), (stored.values, self._value)]
+        rows += [(stored.actions_log_prob, self.actor.get_output_log_prob(self._action)[:, None])]
+        rows += zip(stored.distribution_params, self.actor.output_distribution_params, strict=True)
+        rows += [(stored.observations[name], value) for name, value in self._seen.items()]
+        for table, row in rows:
+            table.index_copy_(0, self._row, row.detach()[None])
 
     def update(self) -> dict[str, float]:
         """Run all epochs over the stored steps and return mean losses."""
@@ -91,8 +150,8 @@ class GraphPPO(PPO):  # type: ignore[misc]  # rsl_rl has no types
                 self._rows.copy_(part)
                 self._run()
         observations = self.storage.observations.flatten(0, 1)
-        self.actor.update_normalization(observations)
-        self.critic.update_normalization(observations)
+        for network in (self.actor, self.critic):
+            _update_normalization(network, observations)
         self.storage.clear()
         means = (self._sums / (self.num_learning_epochs * count)).tolist()
         return dict(zip(("value", "surrogate", "entropy"), means, strict=True))
@@ -175,3 +234,12 @@ class GraphPPO(PPO):  # type: ignore[misc]  # rsl_rl has no types
         if not self._on_gpu:
             for group in self.optimizer.param_groups:
                 group["lr"] = float(rate)
+
+
+def _update_normalization(network: MLPModel, observations: TensorDict) -> None:
+    """Update the statistics of the observations in place: rsl_rl makes a new tensor, which a graph would not see."""
+    normalizer = network.obs_normalizer
+    kept = normalizer._std
+    network.update_normalization(observations)
+    kept.copy_(normalizer._std)
+    normalizer._std = kept

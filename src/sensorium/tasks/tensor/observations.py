@@ -84,16 +84,20 @@ class Observations:
         self.n_critic = start - self.n_actor
         self._widths = [part.columns.stop - part.columns.start for part in self._parts]
         self._shaped = [(number, part.shape) for number, part in enumerate(self._parts) if len(part.shape) != 1]
-        self._uuids: list[
-            tuple[str, int, list[str]]
-        ] = []  # uuid, its first part, and the names of all, if they have any
+        uuids: list[tuple[str, slice]] = []  # with their parts
         for uuid, found in groupby(enumerate(self._parts), lambda each: each[1].uuid):
-            numbers, parts = zip(*found, strict=True)
-            self._uuids.append((uuid, numbers[0], [part.part for part in parts if part.part]))
+            numbers = [number for number, _ in found]
+            uuids.append((uuid, slice(numbers[0], numbers[-1] + 1)))
         if entity_sensors is not None:
             _check_different((*measured, *true), {**own(), **privileged()})
             exposed = {*measured, *own(), *(PRIVILEGED + name for name in true)}
-            self._uuids = [each for each in self._uuids if each[0] in exposed]
+            uuids = [each for each in uuids if each[0] in exposed]
+        self._uuids, self._firsts = [uuid for uuid, _ in uuids], [parts.start for _, parts in uuids]
+        self._divided = [
+            (uuid, [each.part for each in self._parts[parts]], parts)
+            for uuid, parts in uuids
+            if self._parts[parts.start].part
+        ]
         first = rows[0][2]
         self.values = torch.zeros(len(first), start, device=first.device)
 
@@ -105,12 +109,14 @@ class Observations:
 
     def by_name(self, values: torch.Tensor) -> Tensors:
         """Return the parts of a matrix by uuid, as views. Those of the critic begin with "privileged/"."""
-        pieces = list(divide(values, self._widths, 1))
-        for number, shape in self._shaped:
-            pieces[number] = pieces[number].view(len(values), *shape)
-        found: Tensors = {}
-        for uuid, first, names in self._uuids:
-            found[uuid] = dict(zip(names, pieces[first:], strict=False)) if names else pieces[first]
+        pieces = divide(values, self._widths, 1)
+        if self._shaped:
+            pieces = list(pieces)
+            for number, shape in self._shaped:
+                pieces[number] = pieces[number].view(len(values), *shape)
+        found: Tensors = dict(zip(self._uuids, [pieces[number] for number in self._firsts], strict=True))
+        for uuid, names, parts in self._divided:
+            found[uuid] = dict(zip(names, pieces[parts], strict=True))
         return found
 
     def _gather(self) -> tuple[list[_Row], list[_Row]]:
