@@ -233,6 +233,7 @@ def quadruped(report: Report, seeds: list[int]) -> None:
     for seed in seeds:
         course = learn(PPOOptions(device="cuda", n_envs=4096, seed=seed), 60.0, marks=(30.0, 60.0))
         rates.append(course.rate)
+        report.add(f"quadruped, seed {seed}: with learning", course.rate / 1e3, "k steps/s")
         for mark, bound in ((30.0, 0.9), (60.0, 0.97)):
             calm, pushed = course.evaluations.get(mark, (0.0, 0.0))
             report.add(f"quadruped, seed {seed}: tracking after {mark:.0f} s", calm, "", bound, at_least=True)

@@ -58,12 +58,18 @@ class GraphPPO(PPO):  # type: ignore[misc]  # rsl_rl has no types
         self._images: dict[str, torch.Tensor] = {}
         self._updates = 0
         self._graph: torch.cuda.CUDAGraph | None = None
-        # decisions about images are not captured, since a copy of all images would be needed
-        self._stores = self._is_graph and not isinstance(actor, ImageModel)
-        self._row = torch.zeros(1, dtype=torch.int64, device=device)
+        self._groups = sorted({*actor.obs_groups, *getattr(actor, "obs_groups_2d", ()), *critic.obs_groups})
         self._seen: dict[str, torch.Tensor] = {}
+        self._row = torch.zeros(1, dtype=torch.int64, device=device)
         self._action = self._value = torch.zeros(0)
         self._decision: torch.cuda.CUDAGraph | None = None
+        # decisions about images are not captured, since a copy of all images would be needed
+        self._captures = self._on_gpu and not isinstance(actor, ImageModel)
+        if self._is_graph:
+            if self._captures:
+                self._seen = {name: torch.zeros_like(storage.observations[name][0]) for name in self._groups}
+            shape = storage.actions.shape
+            storage.distribution_params = tuple(torch.zeros(shape, device=device) for _ in range(2))
 
     @property
     def learning_rate(self) -> float:
@@ -85,21 +91,19 @@ class GraphPPO(PPO):  # type: ignore[misc]  # rsl_rl has no types
 
     def act(self, obs: TensorDict) -> torch.Tensor:
         """Return sampled actions, (B, n), which the next call overwrites, and store what was decided; see rsl_rl."""
-        if not self._stores:
+        if not self._is_graph:
             action: torch.Tensor = super().act(obs)
             return action
-        if not self._seen:
-            self._allocate(obs)
-        for name, value in self._seen.items():
-            value.copy_(obs[name])
         self._row.fill_(self.storage.step)
-        if not self._on_gpu or self._updates == 0:  # the first decisions allocate what a capture needs
-            self._decide()
+        if self._updates == 0 or not self._captures:  # the first decisions allocate what a capture needs
+            self._decide({name: obs[name] for name in self._groups})
             return self._action
+        for name in self._groups:
+            self._seen[name].copy_(obs[name])
         if self._decision is None:
             self._decision = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(self._decision):
-                self._decide()
+            with torch.inference_mode(False), torch.no_grad(), torch.cuda.graph(self._decision):
+                self._decide(self._seen)
         self._decision.replay()
         return self._action
 
@@ -107,7 +111,7 @@ class GraphPPO(PPO):  # type: ignore[misc]  # rsl_rl has no types
         self, obs: TensorDict, rewards: torch.Tensor, dones: torch.Tensor, extras: dict[str, torch.Tensor]
     ) -> None:
         """Store what followed from the last action; see rsl_rl. An episode that was truncated adds its last value."""
-        if not self._stores:
+        if not self._is_graph:
             super().process_env_step(obs, rewards, dones, extras)
             return
         stored = self.storage
@@ -116,21 +120,17 @@ class GraphPPO(PPO):  # type: ignore[misc]  # rsl_rl has no types
         stored.dones[stored.step, :, 0] = dones
         stored.step += 1
 
-    @torch.inference_mode(False)  # otherwise the tensors could not be changed outside of a caller's inference mode
-    def _allocate(self, obs: TensorDict) -> None:
-        names = {*self.actor.obs_groups, *self.critic.obs_groups}
-        self._seen = {name: torch.zeros_like(obs[name]) for name in sorted(names)}
-        size = self.storage.actions.shape
-        self.storage.distribution_params = tuple(torch.zeros(size, device=self.device) for _ in range(2))
-
-    def _decide(self) -> None:
+    def _decide(self, seen: dict[str, torch.Tensor]) -> None:
         """Sample actions and write them to the storage, with their likelihoods, the values and what was seen."""
-        stored = self.storage
-        self._action, self._value = self.actor(self._seen, stochastic_output=True), self.critic(self._seen)
+        stored, distribution = self.storage, self.actor.distribution
+        mean, self._value = self.actor.mlp(self.actor.get_latent(seen)), self.critic(seen).detach()
+        distribution.update(mean)
+        # as torch.normal(mean, std), which reads from the device whether std is positive
+        self._action = torch.randn_like(mean).mul_(distribution.std).add_(mean).detach()
         rows = [(stored.actions, self._action), (stored.values, self._value)]
-        rows += [(stored.actions_log_prob, self.actor.get_output_log_prob(self._action)[:, None])]
-        rows += zip(stored.distribution_params, self.actor.output_distribution_params, strict=True)
-        rows += [(stored.observations[name], value) for name, value in self._seen.items()]
+        rows += [(stored.actions_log_prob, distribution.log_prob(self._action)[:, None])]
+        rows += zip(stored.distribution_params, distribution.params, strict=True)
+        rows += [(stored.observations[name], value) for name, value in seen.items()]
         for table, row in rows:
             table.index_copy_(0, self._row, row.detach()[None])
 
