@@ -1,9 +1,11 @@
 """Ctrl-C and SIGTERM end every command alike; workers end with their parent."""
 
+import gc
 import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -261,3 +263,76 @@ def test_interrupted_builds_leave_no_thread():
     hits, _, threads = out.partition(" ")
     assert int(hits) >= 10
     assert threads.strip() == "['MainThread']"
+
+
+def python_threads():
+    return sorted(thread.name for thread in threading.enumerate() if thread.name.startswith(("sensorium", "rays")))
+
+
+@pytest.fixture
+def no_collection():
+    """What is left is not hidden by a garbage collection."""
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
+def scene_with(sensor):
+    scene = sn.Scene()
+    scene.add_object(sn.Plane())
+    scene.add_object(sn.Box(size=(0.2, 0.2, 0.2)), name="box", pos=(0, 0, 0.5), free=True)
+    scene.add_sensor(sensor)
+    return scene
+
+
+def camera():
+    return sn.Camera(pos=(2, 0, 1), lookat=(0, 0, 0), resolution=(16, 12), uuid="camera", renderer="raster")
+
+
+@needs_gl
+@pytest.mark.parametrize("where", ["Entity.attach_world", "scene.ModelFields", "scene.Journal"])
+def test_builds_that_are_interrupted_after_their_cameras_stop_the_threads(no_collection, monkeypatch, where):
+    def interrupt(*_):
+        assert python_threads() != before
+        raise KeyboardInterrupt
+
+    before = python_threads()
+    scene = scene_with(camera())
+    monkeypatch.setattr(f"sensorium.worlds.{where}", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        scene.build(n_envs=4)
+    assert python_threads() == before
+    monkeypatch.undo()
+    scene.build(n_envs=4)
+    assert scene.sensors["camera"].read().rgb.shape == (4, 12, 16, 3)
+    scene.close()
+    assert python_threads() == before
+
+
+@needs_gl
+def test_a_close_that_was_interrupted_can_be_repeated(no_collection, monkeypatch):
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    before = python_threads()
+    scene = scene_with(camera())
+    scene.build(n_envs=4)
+    monkeypatch.setattr("sensorium.cameras.raster.renderer._stop", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        scene.close()
+    monkeypatch.undo()
+    assert python_threads() != before
+    scene.close()
+    assert python_threads() == before
+
+
+def test_close_stops_the_threads_of_rays(no_collection, monkeypatch):
+    monkeypatch.setattr("sensorium.sensors.rays.cpu_rays._MIN_RAYS", 1)
+    before = python_threads()
+    scene = scene_with(sn.Lidar(link="box", uuid="lidar"))
+    scene.build(n_envs=64, threads=2)
+    scene.step()
+    assert python_threads() != before
+    scene.close()
+    assert python_threads() == before
