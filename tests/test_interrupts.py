@@ -166,6 +166,36 @@ def test_workers_end_with_a_killed_parent(tmp_path, after):
     process.stderr.close()
 
 
+COMPILING = """
+import pickle, time
+from sensorium import compiling
+worker = compiling._start_worker()
+worker.stdin.write(pickle.dumps(("tokenize", "re", "a")))  # re.compile("a")
+worker.stdin.flush()
+assert worker.stdout.read(1) == b"."
+print(worker.pid, worker.stdin.fileno(), flush=True)
+time.sleep(60)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_workers_that_compile_end_with_a_killed_parent():
+    """Also while they compile a kernel and do not read their input, as if it stayed open."""
+    process = start(code=COMPILING)
+    worker, descriptor = map(int, process.stdout.readline().split())
+    held = os.open(f"/proc/{process.pid}/fd/{descriptor}", os.O_WRONLY)
+    try:
+        assert running(worker)
+        process.kill()
+        process.communicate()
+        end = time.monotonic() + 5
+        while running(worker) and time.monotonic() < end:
+            time.sleep(0.05)
+        assert not running(worker)
+    finally:
+        os.close(held)
+
+
 INTERRUPT_AT_IMPORT = """
 import os, signal, sys
 class Finder:
