@@ -519,6 +519,26 @@ def test_a_close_that_was_interrupted_can_be_repeated(no_collection, monkeypatch
     assert python_threads() == before
 
 
+@needs_gl
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_threads_end_if_the_finalizer_of_their_renderer_is_interrupted(monkeypatch):
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    gc.collect()
+    before = python_threads()
+    monkeypatch.setattr("sensorium.cameras.raster.renderer._stop", interrupt)
+    scene = scene_with(camera())
+    scene.build(n_envs=4)
+    assert python_threads() != before
+    del scene
+    gc.collect()
+    end = time.monotonic() + 10
+    while python_threads() != before and time.monotonic() < end:
+        time.sleep(0.01)
+    assert python_threads() == before
+
+
 def test_close_stops_the_threads_of_rays(no_collection, monkeypatch):
     monkeypatch.setattr("sensorium.sensors.rays.cpu_rays._MIN_RAYS", 1)
     before = python_threads()
