@@ -1,5 +1,6 @@
 """Ctrl-C and SIGTERM end every command alike; workers end with their parent."""
 
+import contextlib
 import gc
 import os
 import signal
@@ -516,6 +517,31 @@ def test_a_close_that_was_interrupted_can_be_repeated(no_collection, monkeypatch
     monkeypatch.undo()
     assert python_threads() != before
     scene.close()
+    assert python_threads() == before
+
+
+@needs_gl
+def test_a_thread_is_not_joined_again_after_an_interrupt(monkeypatch):
+    """After two interrupts in one ``join()``, the next can wait for ever."""
+    joined = []
+
+    def interrupt(thread, timeout=None):
+        joined.append(thread)
+        raise KeyboardInterrupt
+
+    before = python_threads()
+    scene = scene_with(camera())
+    scene.build(n_envs=4)
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "join", interrupt)
+        for _ in range(3):
+            with contextlib.suppress(KeyboardInterrupt):
+                scene.close()
+    assert joined
+    assert len(set(joined)) == len(joined)
+    end = time.monotonic() + 10
+    while python_threads() != before and time.monotonic() < end:
+        time.sleep(0.01)
     assert python_threads() == before
 
 

@@ -207,10 +207,12 @@ def _stop(threads: list[tuple[threading.Thread, JobQueue]]) -> None:
     """Stop threads, which free their contexts."""
     for _, jobs in threads:
         jobs.put(None)
-    for thread, _ in threads:
+    while threads:
+        # Removed first and never joined again: after two interrupts in one join(), the next can wait for ever for a
+        # thread that has ended (seen with Python 3.11.7). It ends by itself, since it was told to stop.
+        thread, _ = threads.pop()
         if thread is not threading.current_thread() and thread.ident is not None:  # else it did not start
             thread.join()
-    threads.clear()
 
 
 def _check_opengl() -> None:
