@@ -18,6 +18,7 @@ import sensorium as sn
 from sensorium.cli import main
 from sensorium.cli.train import Train
 from sensorium.generation import GenerateOptions, generate
+from sensorium.recording.output_folder import has_step
 
 RUN = "import sys; from sensorium.cli import main; sys.exit(main())"
 LONG = ["--option", "max_steps=400", "fall=3", "range=50", "--episodes", "100000", "--envs", "4"]
@@ -100,7 +101,7 @@ def test_replay_keeps_the_frames(tmp_path, number):
     record(tmp_path / "a", n_steps=6000)
     out = tmp_path / "b"
     process = start("replay", tmp_path / "a", "--out", out)
-    wait_for(lambda: list(out.glob("state/common/*.part")), process)
+    wait_for(lambda: has_step(out), process)
     assert "--resume" in interrupt(process, number)
     assert len(sn.recording.replay(tmp_path / "a", out, resume=True)) == 6000
 
