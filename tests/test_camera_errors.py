@@ -1,5 +1,7 @@
 """Errors of cameras: invalid options, and renderers that do not run."""
 
+import gc
+
 import numpy as np
 import pytest
 import torch
@@ -55,6 +57,7 @@ def check_build_fails(camera, error, message, scene=None):
     """Check that building raises, frees its threads, and leaves the sensor unbuilt."""
     scene = room() if scene is None else scene
     sensor = scene.add_sensor(camera)
+    gc.collect()  # scenes of other tests
     threads = n_threads()
     with pytest.raises(error, match=message):
         scene.build()

@@ -1,9 +1,12 @@
 """Ctrl-C and SIGTERM end every command alike; workers end with their parent."""
 
+import contextlib
+import gc
 import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -15,14 +18,31 @@ import sensorium as sn
 from sensorium.cli import main
 from sensorium.cli.train import Train
 from sensorium.generation import GenerateOptions, generate
+from sensorium.recording.output_folder import has_step
 
 RUN = "import sys; from sensorium.cli import main; sys.exit(main())"
 LONG = ["--option", "max_steps=400", "fall=3", "range=50", "--episodes", "100000", "--envs", "4"]
 
 
+STARTED = []
+
+
 def start(*words, code=RUN):
     command = [sys.executable, "-c", code, *map(str, words)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT)
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    STARTED.append(subprocess.Popen(command, **pipes, text=True, env=ENVIRONMENT))
+    return STARTED[-1]
+
+
+@pytest.fixture(autouse=True)
+def end_processes():
+    """End the processes of a test that failed."""
+    yield
+    for process in STARTED:
+        if process.poll() is None:
+            process.kill()
+            process.communicate()
+    STARTED.clear()
 
 
 def wait_for(condition, process, seconds=60):
@@ -43,7 +63,7 @@ def last_line(process, number):
     _, text = process.communicate(timeout=60)
     assert process.returncode == {signal.SIGINT: 130, signal.SIGTERM: 143}[number], text
     lines = [line for line in text.splitlines() if line.strip()]
-    assert "Traceback" not in text
+    assert "Traceback" not in text, text
     assert "interrupted; " in lines[-1], text
     return lines[-1]
 
@@ -81,7 +101,7 @@ def test_replay_keeps_the_frames(tmp_path, number):
     record(tmp_path / "a", n_steps=6000)
     out = tmp_path / "b"
     process = start("replay", tmp_path / "a", "--out", out)
-    wait_for(lambda: list(out.glob("state/common/*.part")), process)
+    wait_for(lambda: has_step(out), process)
     assert "--resume" in interrupt(process, number)
     assert len(sn.recording.replay(tmp_path / "a", out, resume=True)) == 6000
 
@@ -148,6 +168,36 @@ def test_workers_end_with_a_killed_parent(tmp_path, after):
     process.stderr.close()
 
 
+COMPILING = """
+import pickle, time
+from sensorium import compiling
+worker = compiling._start_worker()
+worker.stdin.write(pickle.dumps(("tokenize", "re", "a")))  # re.compile("a")
+worker.stdin.flush()
+assert worker.stdout.read(1) == b"."
+print(worker.pid, worker.stdin.fileno(), flush=True)
+time.sleep(60)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_workers_that_compile_end_with_a_killed_parent():
+    """Also while they compile a kernel and do not read their input, as if it stayed open."""
+    process = start(code=COMPILING)
+    worker, descriptor = map(int, process.stdout.readline().split())
+    held = os.open(f"/proc/{process.pid}/fd/{descriptor}", os.O_WRONLY)
+    try:
+        assert running(worker)
+        process.kill()
+        process.communicate()
+        end = time.monotonic() + 5
+        while running(worker) and time.monotonic() < end:
+            time.sleep(0.05)
+        assert not running(worker)
+    finally:
+        os.close(held)
+
+
 INTERRUPT_AT_IMPORT = """
 import os, signal, sys
 class Finder:
@@ -184,6 +234,152 @@ def test_interrupts_while_options_are_parsed(monkeypatch, capsys, number):
     monkeypatch.setattr("sensorium.cli._parse", lambda *_: os.kill(os.getpid(), number))
     assert main(["plot", "IMU"]) == 128 + number
     assert capsys.readouterr().err == "sensorium plot: interrupted; nothing was kept; run it again\n"
+
+
+KEPT = """
+import sys
+from sensorium.cli import _COMMANDS, _parse
+words = {
+    "record": "record --out a", "replay": "replay a --out b", "generate": "generate pick --out a",
+    "export": "export a --format robomimic --out b", "train": "train balance --out a", "play": "play a --out b.mp4",
+    "view": "view a",
+}
+assert {name for name, command in _COMMANDS.items() if hasattr(command, "interrupted")} == words.keys()
+commands = [_parse(line.split(), name)[0] for name, line in words.items()]
+before = set(sys.modules)
+for command in commands:
+    print(command.interrupted)
+assert set(sys.modules) == before, set(sys.modules) - before
+"""
+
+
+def test_what_was_kept_is_said_without_imports(tmp_path):
+    """torch cannot be imported again after its import was interrupted."""
+    process = subprocess.run(
+        [sys.executable, "-c", KEPT], cwd=tmp_path, env=ENVIRONMENT, capture_output=True, text=True
+    )
+    assert process.returncode == 0, process.stderr
+    record, replay, generated, *_ = process.stdout.splitlines()
+    assert {record, replay, generated} == {"nothing was kept; run it again"}
+
+
+class _Interrupting:
+    """An object in whose destructor a signal comes."""
+
+    def __init__(self, number):
+        self.number = number
+
+    def __del__(self):
+        os.kill(os.getpid(), self.number)
+        sum(range(10))
+
+
+@SIGNALS
+def test_an_interrupt_in_a_destructor_is_not_lost(monkeypatch, capsys, number):
+    def parse(*_):
+        objects = [_Interrupting(number)]
+        objects.clear()
+        time.sleep(10)
+
+    monkeypatch.setattr("sensorium.cli._parse", parse)
+    start = time.monotonic()
+    assert main(["plot", "IMU"]) == 128 + number
+    assert time.monotonic() - start < 5
+    assert capsys.readouterr().err == "sensorium plot: interrupted; nothing was kept; run it again\n"
+
+
+@SIGNALS
+def test_an_interrupt_that_a_library_replaces_by_its_own_error(monkeypatch, capsys, number):
+    def parse(*_):
+        try:
+            os.kill(os.getpid(), number)
+        except KeyboardInterrupt:
+            raise TypeError("incompatible function arguments") from None
+
+    monkeypatch.setattr("sensorium.cli._parse", parse)
+    assert main(["plot", "IMU"]) == 128 + number
+    assert capsys.readouterr().err == "sensorium plot: interrupted; nothing was kept; run it again\n"
+
+
+@SIGNALS
+def test_a_second_interrupt_does_not_disturb_the_report(monkeypatch, capsys, number):
+    def describe(_):
+        os.kill(os.getpid(), number)
+        os.kill(os.getpid(), signal.SIGINT)
+        return "everything is kept"
+
+    def run(_):
+        os.kill(os.getpid(), number)
+
+    monkeypatch.setattr("sensorium.cli.plot.Plot.run", run)
+    monkeypatch.setattr("sensorium.cli.plot.Plot.interrupted", property(describe), raising=False)
+    handlers = [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)]
+    assert main(["plot", "IMU"]) == 128 + number
+    assert capsys.readouterr().err == "sensorium plot: interrupted; everything is kept\n"
+    assert [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)] == handlers
+
+
+INTERRUPT_AT_EXIT = """
+import atexit, os, signal, sys, threading, time
+from sensorium.__main__ import main
+def interrupt():
+    os.kill(os.getpid(), {number})
+moment = sys.argv.pop(1)
+class Last:
+    def __del__(self):
+        interrupt()
+if moment == "atexit":
+    atexit.register(interrupt)
+elif moment == "end":
+    sys.modules["last"] = Last()
+status = main()
+if moment == "return":
+    interrupt()
+elif moment == "threads":  # Python waits for them
+    threading.Thread(target=time.sleep, args=(60,)).start()
+    threading.Timer(0.5, interrupt).start()
+sys.exit(status)
+"""
+
+
+@SIGNALS
+@pytest.mark.parametrize("moment", ["return", "threads", "atexit", "end"])
+def test_a_signal_after_a_command_does_not_change_its_exit_code(number, moment):
+    process = start(moment, "--version", code=INTERRUPT_AT_EXIT.format(number=int(number)))
+    out, text = process.communicate(timeout=30)
+    assert (process.returncode, out.strip(), text) == (0, sn.__version__, "")
+
+
+def test_ignored_signals_stay_ignored():
+    """A shell lets background jobs ignore Ctrl-C."""
+    code = (
+        "import os, signal; signal.signal(signal.SIGINT, signal.SIG_IGN); import sensorium.cli; "
+        "sensorium.cli._parse = lambda *_: os.kill(os.getpid(), signal.SIGINT) or exit(0); "
+        "from sensorium.__main__ import main; exit(main())"
+    )
+    process = start("plot", "IMU", code=code)
+    _, text = process.communicate(timeout=60)
+    assert (process.returncode, text) == (0, "")
+
+
+def blocks_ctrl_c(process):
+    lines = (Path("/proc") / str(process) / "status").read_text().splitlines()
+    mask = next(int(line.split()[1], 16) for line in lines if line.startswith("SigBlk:"))
+    return bool(mask & 1 << (signal.SIGINT - 1))
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+@pytest.mark.parametrize("after", [0.0, 0.05, 0.5])
+def test_ctrl_c_in_a_terminal_leaves_workers_quiet_while_they_start(tmp_path, after):
+    words = ["generate", "balance", "--policy", "random", *LONG, "--workers", "2", "--out", tmp_path / "data"]
+    process = start(*words, code="import os; os.setpgid(0, 0); " + RUN)
+    wait_for(lambda: family(process.pid), process)
+    time.sleep(after)
+    assert all(blocks_ctrl_c(child) for child in family(process.pid))
+    os.killpg(process.pid, signal.SIGINT)
+    text = last_line(process, signal.SIGINT)
+    assert "run the same command again" in text
 
 
 INTERRUPT_THE_GROUP = """
@@ -261,3 +457,121 @@ def test_interrupted_builds_leave_no_thread():
     hits, _, threads = out.partition(" ")
     assert int(hits) >= 10
     assert threads.strip() == "['MainThread']"
+
+
+def python_threads():
+    return sorted(thread.name for thread in threading.enumerate() if thread.name.startswith(("sensorium", "rays")))
+
+
+@pytest.fixture
+def no_collection():
+    """What is left is not hidden by a garbage collection."""
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
+def scene_with(sensor):
+    scene = sn.Scene()
+    scene.add_object(sn.Plane())
+    scene.add_object(sn.Box(size=(0.2, 0.2, 0.2)), name="box", pos=(0, 0, 0.5), free=True)
+    scene.add_sensor(sensor)
+    return scene
+
+
+def camera():
+    return sn.Camera(pos=(2, 0, 1), lookat=(0, 0, 0), resolution=(16, 12), uuid="camera", renderer="raster")
+
+
+@needs_gl
+@pytest.mark.parametrize("where", ["Entity.attach_world", "scene.ModelFields", "scene.Journal"])
+def test_builds_that_are_interrupted_after_their_cameras_stop_the_threads(no_collection, monkeypatch, where):
+    def interrupt(*_):
+        assert python_threads() != before
+        raise KeyboardInterrupt
+
+    before = python_threads()
+    scene = scene_with(camera())
+    monkeypatch.setattr(f"sensorium.worlds.{where}", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        scene.build(n_envs=4)
+    assert python_threads() == before
+    monkeypatch.undo()
+    scene.build(n_envs=4)
+    assert scene.sensors["camera"].read().rgb.shape == (4, 12, 16, 3)
+    scene.close()
+    assert python_threads() == before
+
+
+@needs_gl
+def test_a_close_that_was_interrupted_can_be_repeated(no_collection, monkeypatch):
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    before = python_threads()
+    scene = scene_with(camera())
+    scene.build(n_envs=4)
+    monkeypatch.setattr("sensorium.cameras.raster.renderer._stop", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        scene.close()
+    monkeypatch.undo()
+    assert python_threads() != before
+    scene.close()
+    assert python_threads() == before
+
+
+@needs_gl
+def test_a_thread_is_not_joined_again_after_an_interrupt(monkeypatch):
+    """After two interrupts in one ``join()``, the next can wait for ever."""
+    joined = []
+
+    def interrupt(thread, timeout=None):
+        joined.append(thread)
+        raise KeyboardInterrupt
+
+    before = python_threads()
+    scene = scene_with(camera())
+    scene.build(n_envs=4)
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "join", interrupt)
+        for _ in range(3):
+            with contextlib.suppress(KeyboardInterrupt):
+                scene.close()
+    assert joined
+    assert len(set(joined)) == len(joined)
+    end = time.monotonic() + 10
+    while python_threads() != before and time.monotonic() < end:
+        time.sleep(0.01)
+    assert python_threads() == before
+
+
+@needs_gl
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_threads_end_if_the_finalizer_of_their_renderer_is_interrupted(monkeypatch):
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    gc.collect()
+    before = python_threads()
+    monkeypatch.setattr("sensorium.cameras.raster.renderer._stop", interrupt)
+    scene = scene_with(camera())
+    scene.build(n_envs=4)
+    assert python_threads() != before
+    del scene
+    gc.collect()
+    end = time.monotonic() + 10
+    while python_threads() != before and time.monotonic() < end:
+        time.sleep(0.01)
+    assert python_threads() == before
+
+
+def test_close_stops_the_threads_of_rays(no_collection, monkeypatch):
+    monkeypatch.setattr("sensorium.sensors.rays.cpu_rays._MIN_RAYS", 1)
+    before = python_threads()
+    scene = scene_with(sn.Lidar(link="box", uuid="lidar"))
+    scene.build(n_envs=64, threads=2)
+    scene.step()
+    assert python_threads() != before
+    scene.close()
+    assert python_threads() == before

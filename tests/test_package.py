@@ -71,7 +71,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "gymnasium_ids": set(),
     "_notebook": set(),
     "_viewing": set(),
-    "_jit_worker": {"jit"},
+    "_jit_worker": {"_system", "jit"},
     "_arguments": {"errors"},
     "_system": {"errors"},
     "options": {"_notebook", "errors"},

@@ -25,6 +25,7 @@ def main() -> None:
     sys.path[:] = path
     for name in packages:
         _register_bare_package(name, [folder + name.removeprefix("sensorium").replace(".", "/")])
+    importlib.import_module("sensorium._system").end_with_parent()  # at once: one kernel takes seconds
     while True:
         try:
             module, kernel, signature = pickle.load(sys.stdin.buffer)

@@ -165,17 +165,30 @@ class _Call:
         return self._function, self._arguments
 
 
-def tie_to_parent(process: BaseProcess) -> None:
-    """Let a process that is about to be spawned end with this one, from before it imports anything. Linux only.
+def start_worker(process: BaseProcess) -> None:
+    """Start a spawned process that ends with this one, from before it imports anything, and never receives Ctrl-C.
 
     A spawned process unpickles its configuration before its target, whose modules take seconds to import. The call in
     the configuration needs the standard library only (the order of attributes was checked with Python 3.11 and 3.12).
+    It has an effect on Linux only. Ctrl-C in a terminal reaches all processes. The worker inherits a mask that blocks
+    it, so that it prints no traceback while it imports; this process receives it after the start.
     """
     if sys.platform == "linux":
         tie = f"ctypes.CDLL(None).prctl({_PARENT_DEATH_SIGNAL}, {int(signal.SIGTERM)})"
         late = f"os.getppid() == {os.getpid()} or os._exit(1)"  # this process ended before that call
         configuration: dict[str, object] = getattr(process, "_config")  # noqa: B009  # not in the stubs
         configuration["tied to parent"] = _Call(exec, f"import ctypes, os; {tie}; {late}")
+    if sys.platform == "win32":
+        process.start()
+        return
+    from multiprocessing import resource_tracker  # not available on Windows
+
+    resource_tracker.ensure_running()  # process.start() calls it, and the first call unblocks Ctrl-C
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT,))
+    try:
+        process.start()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def is_alive(process: int) -> bool:

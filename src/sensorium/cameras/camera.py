@@ -185,9 +185,9 @@ class CameraSensor(OutputSwitches, CameraControls, Sensor[CameraData], options=C
         super()._detach()
         self._changes, self._measured_version, self._truth_version = _NO_CHANGES, -1, -1
         self._measured_data = self._true_data = CameraData()
-        render_pass, self._render_pass = self._render_pass, None
-        if render_pass is not None:
-            render_pass.close()
+        if self._render_pass is not None:
+            self._render_pass.close()  # first: if it is interrupted, scene.close() can be called again
+            self._render_pass = None
             self.__dict__.pop("_images", None)
 
     @property

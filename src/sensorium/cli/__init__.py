@@ -28,7 +28,7 @@ from sensorium.cli.generate import Generate
 from sensorium.cli.plain_output import plain_output
 from sensorium.cli.play import Play
 from sensorium.cli.plot import Plot
-from sensorium.cli.progress import Terminated, interrupt_on_sigterm
+from sensorium.cli.progress import NOTHING_KEPT, Terminated, interruptible, signals_ignored
 from sensorium.cli.record import Record
 from sensorium.cli.replay import Replay
 from sensorium.cli.train import Train
@@ -54,7 +54,7 @@ class Command(Protocol):
     """A subcommand with its options.
 
     A command that keeps something when it is interrupted has a property ``interrupted``, a text that says what is kept
-    and how to go on.
+    and how to go on. It imports nothing: torch cannot be imported again after its import was interrupted.
     """
 
     def run(self) -> int:
@@ -101,32 +101,51 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not name.startswith("-") and name not in (*_COMMANDS, *_ALIASES):
         hint = did_you_mean(name, [*_COMMANDS, *_ALIASES])
         return _report("sensorium", f"there is no command {name!r}{hint}; run `sensorium --help` for a list", USAGE)
+    started: list[Command] = []
+    with interruptible() as received:
+        try:
+            return _run(given, name, started)
+        except BaseException as error:
+            with signals_ignored():
+                status, message = _explain(error, received, started)
+                if status is None:
+                    raise
+                return _report(f"sensorium {name}", message, status)
+
+
+def _explain(error: BaseException, received: list[int], started: list[Command]) -> tuple[int | None, str]:
+    """Return the exit code and the message of an error; None if it is an error of Sensorium itself.
+
+    Args:
+        error: what a command raised.
+        received: the signals that came.
+        started: the command, once its options are parsed.
+    """
+    if isinstance(error, KeyboardInterrupt) or received:
+        is_terminated = isinstance(error, Terminated) or received[:1] == [signal.SIGTERM]
+        kept = getattr(started[0], "interrupted", NOTHING_KEPT) if started else NOTHING_KEPT
+        return TERMINATED if is_terminated else INTERRUPTED, f"interrupted; {kept}"
+    if isinstance(error, OptionError | NameNotFoundError):
+        return USAGE, str(error)
+    if isinstance(error, SensoriumError):
+        return FAILURE, str(error)
+    if isinstance(error, OSError) and error.filename is not None:  # caused by a file of the user
+        return FAILURE, f"{error.filename}: {error.strerror}"
+    return None, ""
+
+
+def _run(arguments: list[str], name: str, started: list[Command]) -> int:
+    """Parse the options of a command, append it to ``started``, and run it; return its exit code."""
     try:
-        with interrupt_on_sigterm(), plain_output():
-            command, unknown = _parse(given or ["--help"], _ALIASES.get(name, name))
-    except KeyboardInterrupt as error:
-        status = TERMINATED if isinstance(error, Terminated) else INTERRUPTED
-        return _report(f"sensorium {name}", "interrupted; nothing was kept; run it again", status)
+        with plain_output():
+            command, unknown = _parse(arguments or ["--help"], _ALIASES.get(name, name))
     except SystemExit as exit:  # tyro printed the help (0) or what is wrong with the options (2)
         return exit.code if isinstance(exit.code, int) else USAGE
     if unknown:
         return _report(f"sensorium {name}", _describe_unknown(unknown[0], command, name), USAGE)
-    try:
-        with interrupt_on_sigterm():
-            _import_physics()
-            return command.run()
-    except KeyboardInterrupt as error:
-        kept = getattr(command, "interrupted", "nothing was kept; run it again")
-        status = TERMINATED if isinstance(error, Terminated) else INTERRUPTED
-        return _report(f"sensorium {name}", f"interrupted; {kept}", status)
-    except (OptionError, NameNotFoundError) as error:
-        return _report(f"sensorium {name}", str(error), USAGE)
-    except SensoriumError as error:
-        return _report(f"sensorium {name}", str(error), FAILURE)
-    except OSError as error:
-        if error.filename is None:  # not caused by a file of the user
-            raise
-        return _report(f"sensorium {name}", f"{error.filename}: {error.strerror}", FAILURE)
+    started.append(command)
+    _import_physics()
+    return command.run()
 
 
 def _import_physics() -> None:

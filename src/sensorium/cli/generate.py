@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 
 from sensorium.cli.arguments import default, parse_pair
-from sensorium.cli.progress import status_progress
+from sensorium.cli.progress import NOTHING_KEPT, status_progress
 from sensorium.errors import OptionError, did_you_mean, shorten
 
 if TYPE_CHECKING:
@@ -134,6 +134,8 @@ class Generate:
     @property
     def interrupted(self) -> str:
         """What an interrupted generation keeps."""
+        if not self.out.exists():
+            return NOTHING_KEPT
         return f"the finished episodes in {self.out} are kept; run the same command again to go on"
 
     def _cameras(self) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""Progress bars on stderr, and interruption of long commands by SIGTERM."""
+"""Progress bars on stderr, and what Ctrl-C and SIGTERM do during commands."""
 
 from __future__ import annotations
 
@@ -58,25 +58,70 @@ def status_progress(label: str, total: int) -> Iterator[Callable[[int, str], Non
         yield lambda done, status: bar.update(task, completed=min(done, total), status=status)
 
 
+NOTHING_KEPT = "nothing was kept; run it again"
+"""What a command says that was interrupted before it wrote anything."""
+_AGAIN = 0.01
+"""Seconds after which a signal is sent again: the destructor that it interrupted has ended then."""
+
+
 class Terminated(KeyboardInterrupt):
     """SIGTERM came."""
 
 
-@contextmanager
-def interrupt_on_sigterm() -> Iterator[None]:
-    """Turn SIGTERM into :class:`Terminated` during the block, so that it ends a command as Ctrl-C does."""
-
-    def interrupt(*_: object) -> None:
-        raise Terminated
-
+def _handled() -> list[signal.Signals]:
+    """Return which of SIGINT and SIGTERM can be handled here: a background job of a shell ignores SIGINT."""
     if threading.current_thread() is not threading.main_thread():  # signals reach the main thread only
-        yield
-        return
-    before = signal.signal(signal.SIGTERM, interrupt)
+        return []
+    signals = (signal.SIGINT, signal.SIGTERM)
+    return [each for each in signals if signal.getsignal(each) not in (signal.SIG_IGN, None)]
+
+
+@contextmanager
+def _handle(handler: Callable[[int, object], None]) -> Iterator[None]:
+    """Handle Ctrl-C and SIGTERM during the block."""
+    before = {number: signal.signal(number, handler) for number in _handled()}
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, previous in before.items():
+            signal.signal(number, previous)
+
+
+@contextmanager
+def interruptible() -> Iterator[list[int]]:
+    """Raise KeyboardInterrupt at Ctrl-C and :class:`Terminated` at SIGTERM during the block.
+
+    Python ignores exceptions in destructors and prints them. If a signal comes while one runs, it is sent again.
+
+    Yields:
+        The signals that came. They are needed where another library replaces the exception: pybind11 raises TypeError
+        if a handler raises while it converts arguments (seen with MuJoCo 4.0.0).
+    """
+    received: list[int] = []
+
+    def interrupt(number: int, _: object) -> None:
+        received.append(number)
+        end_by(received)
+
+    def send_again(ignored: sys.UnraisableHookArgs) -> None:
+        if received and issubclass(ignored.exc_type, KeyboardInterrupt):
+            threading.Timer(_AGAIN, signal.pthread_kill, (threading.main_thread().ident, received[0])).start()
+        else:
+            report(ignored)
+
+    with _handle(interrupt):
+        report, sys.unraisablehook = sys.unraisablehook, send_again
+        try:
+            yield received
+        finally:
+            sys.unraisablehook = report
+
+
+@contextmanager
+def signals_ignored() -> Iterator[None]:
+    """Ignore Ctrl-C and SIGTERM during the block, which is short."""
+    with _handle(lambda *_: None):
+        yield
 
 
 @contextmanager
@@ -93,12 +138,8 @@ def stop_request() -> Iterator[list[int]]:
             raise KeyboardInterrupt
         received.append(number)
 
-    before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
+    with _handle(note):
         yield received
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def end_by(received: list[int]) -> None:

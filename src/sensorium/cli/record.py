@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 import sensorium as sn
 from sensorium.cli.arguments import check_min, default
-from sensorium.cli.progress import end_by, progress, stop_request
+from sensorium.cli.progress import NOTHING_KEPT, end_by, progress, stop_request
 
 
 @dataclass
@@ -101,6 +101,8 @@ class Record:
     @property
     def interrupted(self) -> str:
         """What an interrupted recording keeps."""
+        if not self.out.exists():
+            return NOTHING_KEPT
         return f"the recorded steps in {self.out} are kept; record again with --overwrite, or into another folder"
 
     def _recorder(

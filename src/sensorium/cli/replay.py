@@ -10,7 +10,7 @@ import tyro
 
 import sensorium as sn
 from sensorium.cli.arguments import default
-from sensorium.cli.progress import progress
+from sensorium.cli.progress import NOTHING_KEPT, progress
 from sensorium.user_modules import import_modules
 
 if TYPE_CHECKING:
@@ -97,6 +97,8 @@ class Replay:
     @property
     def interrupted(self) -> str:
         """What an interrupted replay keeps."""
+        if not self.out.exists():
+            return NOTHING_KEPT
         return f"the complete frames in {self.out} are kept; continue with --resume"
 
     def _options(self) -> sn.recording.ReplayOptions:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import tyro
 
 from sensorium.cli.arguments import default, parse_pair
-from sensorium.cli.progress import status_progress, stop_request
+from sensorium.cli.progress import NOTHING_KEPT, status_progress, stop_request
 
 if TYPE_CHECKING:
     from sensorium.entities import ClusterOptions
@@ -120,13 +120,11 @@ class Train:
     @property
     def interrupted(self) -> str:
         """What a training keeps that is interrupted twice, or before it begins."""
-        from sensorium.training.options import CONFIG
-
         if any((self.out / "checkpoints").glob("[0-9]*")):
             return f"the checkpoints in {self.out} are kept; continue with --resume"
-        if (self.out / CONFIG).is_file():
+        if (self.out / "config.json").is_file():  # CONFIG of training/options.py, which imports torch
             return f"{self.out} has no checkpoint yet; begin again with --resume"
-        return "nothing was kept; run it again"
+        return NOTHING_KEPT
 
     def _learner(self) -> str:
         """Return "sac" or "ppo": as given, as in the folder that is resumed, or the default of the task."""

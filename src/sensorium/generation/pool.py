@@ -12,7 +12,7 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
 from pathlib import Path
 
-from sensorium._system import end_with_parent, tie_to_parent
+from sensorium._system import end_with_parent, start_worker
 from sensorium.errors import GenerationError, SensoriumError
 from sensorium.generation.ledger import UnitJob, UnitResult
 from sensorium.generation.options import GenerateOptions
@@ -40,8 +40,16 @@ class Pool:
     def __init__(self, options: GenerateOptions, folder: Path, workers: int) -> None:
         self._options, self._folder = options, folder
         self._context = multiprocessing.get_context("spawn")
-        self._workers = [self._start() for _ in range(workers)]
         self._deaths: dict[int, int] = {}
+        self._workers: list[_Worker] = []
+        try:
+            for _ in range(workers):
+                self._workers.append(self._start())
+        except BaseException:
+            for worker in self._workers:
+                worker.process.terminate()
+            self.close()
+            raise
 
     def run(self, next_job: Callable[[], UnitJob | None], progress: Callable[[int], None]) -> Iterator[UnitResult]:
         """Make units until ``next_job()`` returns None; yield each when it is finished.
@@ -95,8 +103,7 @@ class Pool:
     def _start(self) -> _Worker:
         ours, theirs = self._context.Pipe()
         process = self._context.Process(target=_work, args=(theirs, self._options, self._folder, os.getpid()))
-        tie_to_parent(process)
-        process.start()
+        start_worker(process)
         theirs.close()
         return _Worker(process, ours)
 

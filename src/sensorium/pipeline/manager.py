@@ -122,8 +122,7 @@ class SensorManager:
             self.begin_episodes(None)
             self._plan.start()
         except BaseException:
-            for sensor in self._sensors:
-                sensor._detach()
+            self.close()
             raise
 
     def _create_pipelines(self) -> None:

@@ -12,7 +12,7 @@ from multiprocessing.queues import Queue
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sensorium._system import end_with_parent, tie_to_parent
+from sensorium._system import end_with_parent, start_worker
 from sensorium.errors import DatasetError
 from sensorium.recording.recording import Recording
 from sensorium.recording.replay_job import Progress, ReplayJob
@@ -73,8 +73,7 @@ def run_in_processes(
     error: str | None = None
     try:
         for process in processes:
-            tie_to_parent(process)
-            process.start()
+            start_worker(process)
         while any(process.is_alive() for process in processes) or not reports.empty():
             try:
                 report = reports.get(timeout=0.1)

@@ -396,4 +396,5 @@ class MujocoWorld:
         return {}  # step() reports everything
 
     def close(self) -> None:
-        del self.batch  # tensors that ``bind`` returned keep their memory alive
+        # tensors that ``bind`` returned keep it alive; close() is called again after an interrupted one
+        self.__dict__.pop("batch", None)

@@ -142,36 +142,33 @@ class Scene(Appearance):
         if n_envs > _MAX_ENVS:
             raise OptionError(f"n_envs must be an integer <= {_MAX_ENVS}, got {n_envs}")
         world, options = self._start_world(device, int(n_envs), int(threads), nconmax, njmax)
-        world.lights, world.environments = tuple(self._lights.values()), self.options.environments
         try:
+            world.lights, world.environments = tuple(self._lights.values()), self.options.environments
             expand_fields(world, self._expanded)
             if self._sensing is not None:
                 self._sensing.build(world, int(seed), self.options.dt)
+            for entity in self._entities.values():
+                entity.attach_world(world)
+            self.physics = Buffer(world.get_state(), {"physics", "state"})
+            # not add_child(): the name exists already if an earlier build() failed
+            self.__dict__.setdefault("_children", {})["world"] = ModelFields(world)
+            self._seed = int(seed)
+            self._world, self.options = world, options
+            self._journal = Journal(world.n_envs)
+            if self._sensing is not None and self._sensing.on_host:
+                self._sense = self._sensing.step
+            if self._sensing is not None and not world.is_gpu:
+                self._sensing.on_change = self._journal.call
+            for module in self._modules.values():
+                module.start(self)
         except BaseException as error:
             lacking = world.is_gpu and is_out_of_memory(error)
             what = f"the sensors and model fields of {n_envs} envs"
             why = too_little_memory(world.device, what, _MEMORY_ADVICE) if lacking else None
-            world.close()
+            self._world = world
+            self._stop()
             if why is not None:
                 raise why from error
-            raise
-        for entity in self._entities.values():
-            entity.attach_world(world)
-        self.physics = Buffer(world.get_state(), {"physics", "state"})
-        # not add_child(): the name exists already if an earlier build() failed
-        self.__dict__.setdefault("_children", {})["world"] = ModelFields(world)
-        self._seed = int(seed)
-        self._world, self.options = world, options
-        self._journal = Journal(world.n_envs)
-        if self._sensing is not None and self._sensing.on_host:
-            self._sense = self._sensing.step
-        if self._sensing is not None and not world.is_gpu:
-            self._sensing.on_change = self._journal.call
-        try:
-            for module in self._modules.values():
-                module.start(self)
-        except BaseException:
-            self._stop()
             raise
 
     def _start_world(

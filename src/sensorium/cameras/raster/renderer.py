@@ -39,8 +39,8 @@ _VISUAL_FIELDS = (
 )  # fmt: skip
 """Prefixes of the model fields that images depend on."""
 
-JobQueue = SimpleQueue[DrawJob | None]
-"""Jobs of one thread; None stops it."""
+JobQueue = SimpleQueue[DrawJob | object]
+"""Jobs of one thread; anything else stops it."""
 
 
 class RasterRenderer:
@@ -80,7 +80,10 @@ class RasterRenderer:
             for _ in range(count):
                 started: SimpleQueue[str | BaseException] = SimpleQueue()
                 jobs: JobQueue = SimpleQueue()
-                arguments = (jobs, started, world.model, (width, height), far, settings)
+                # if this renderer is collected without close(), its weak reference is put into the queue; no Python
+                # code runs for that, which Ctrl-C could interrupt as it can the finalizer
+                owner = weakref.ref(self, jobs.put)
+                arguments = (owner, jobs, started, world.model, (width, height), far, settings)
                 thread = threading.Thread(target=_serve, args=arguments, name="sensorium-raster", daemon=True)
                 self._threads.append((thread, jobs))  # before it starts: an interrupted build stops it too
                 thread.start()
@@ -204,10 +207,12 @@ def _stop(threads: list[tuple[threading.Thread, JobQueue]]) -> None:
     """Stop threads, which free their contexts."""
     for _, jobs in threads:
         jobs.put(None)
-    for thread, _ in threads:
+    while threads:
+        # Removed first and never joined again: after two interrupts in one join(), the next can wait for ever for a
+        # thread that has ended (seen with Python 3.11.7). It ends by itself, since it was told to stop.
+        thread, _ = threads.pop()
         if thread is not threading.current_thread() and thread.ident is not None:  # else it did not start
             thread.join()
-    threads.clear()
 
 
 def _check_opengl() -> None:
@@ -241,6 +246,7 @@ _FIRST_DRAWING = threading.Lock()
 
 
 def _serve(
+    owner: weakref.ref[RasterRenderer],
     jobs: JobQueue,
     started: SimpleQueue[str | BaseException],
     model: mujoco.MjModel,
@@ -248,7 +254,10 @@ def _serve(
     far: float,
     settings: RenderSettings,
 ) -> None:
-    """Create a canvas, and draw jobs on it until None arrives: the body of a thread."""
+    """Create a canvas, and draw jobs on it until something else arrives: the body of a thread.
+
+    It holds ``owner``, whose callback stops it, since weak references without an owner have no effect.
+    """
     try:
         canvas = Canvas(model, size, far, settings)
     except BaseException as error:
@@ -257,7 +266,7 @@ def _serve(
     started.put(canvas.runs_on)
     is_first = True
     try:
-        while (job := jobs.get()) is not None:
+        while isinstance(job := jobs.get(), DrawJob):
             try:
                 for env, shots in job.work:
                     # Software OpenGL compiles shaders at the first drawing. One thread at a time: with Mesa 22.3, two

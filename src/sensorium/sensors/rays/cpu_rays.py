@@ -75,6 +75,10 @@ class CpuRays:
         sensor_of = np.repeat(np.arange(len(rays)), rays)
         return _CpuPlan(whole, int(first[-1]), first[:-1], sensor_of, self._own[sensor_of])
 
+    def close(self) -> None:
+        """Stop the threads."""
+        self._pool.shutdown()
+
     # -- hooks --------------------------------------------------------------------------------------------------------
 
     def reset(self, mask: torch.Tensor) -> None:

@@ -117,6 +117,13 @@ class RaySensor(SimpleSensor[DataT]):
     def _get_intermediate_format(self) -> Format:
         return self._rig.intermediate_format
 
+    def _detach(self) -> None:
+        super()._detach()
+        group = self.__dict__.get("group")  # a sensor that was never built has none
+        backend = getattr(group, "backend", None)  # an interrupted build may end before it is set
+        if isinstance(backend, CpuRays):
+            backend.close()
+
     def _channels(self) -> dict[str, slice]:
         return {"": slice(0, self._rig.n_beams)}
 
