@@ -147,7 +147,7 @@ def test_videos_have_a_frame_for_every_observation(tmp_path):
 @pytest.mark.parametrize("steps", [63, 64, 65])
 def test_rows_at_block_boundaries_are_complete(tmp_path, steps):
     task = {"max_steps": steps, "str_max_len": None if steps == 65 else 300}
-    options = GenerateOptions(task="pick", episodes=1, envs=2, options=task, keep_failed=True, max_attempts=2)
+    options = GenerateOptions(task="pick_and_place", episodes=1, envs=2, options=task, keep_failed=True, max_attempts=2)
     with pytest.raises(GenerationError, match="0 of 1 episodes"):
         generate(options, tmp_path / "a")
     for path in sorted((tmp_path / "a" / "failed").glob("*.h5")):

@@ -74,6 +74,18 @@ def test_planners_succeed_on_other_seeds(name):
         assert (np.linalg.norm(at[good, :2] - plate[good, :2], axis=1) < 0.09).all()
 
 
+@pytest.mark.parametrize(("max_steps", "is_short"), [(70, True), (600, False)])
+def test_planner_hurries_only_if_the_episode_is_short(max_steps, is_short):
+    """At its own pace the plan takes more than 100 steps."""
+    task = sn.tasks.make("pick", n_envs=4, seed=3, max_steps=max_steps)
+    policy = sn.policies.make("planner", task)
+    task.register_policy(policy)
+    run(task, policy)
+    assert task.judge_success().all()
+    assert ((task.step_count <= 70) == is_short).all()
+    assert ((task.step_count > 100) != is_short).all()
+
+
 @pytest.mark.parametrize("controller", ["joint_position_relative", "joint_velocity", "ee_pose"])
 def test_planner_supports_every_arm_controller(controller):
     robot = sn.robots.make("franka", controllers={"arm": controller}, pos=(0.0, 0.0, 0.4))

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, NoReturn
 
 import numpy as np
@@ -41,6 +42,8 @@ _ACCEPTED: dict[str, frozenset[Any]] = {
 """Dtype of a block -> dtypes of the values that it accepts."""
 
 
+_ROWS = frozenset({np.ndarray, Tensor})
+"""Types of the values of most observations; they are no mappings, which takes longer to find out."""
 _MAX_FLOAT32 = float(np.finfo(np.float32).max)
 
 
@@ -62,9 +65,18 @@ class ExperienceField:
         """Bytes of one row."""
         return int(np.prod(self.shape, dtype=np.int64)) * np.dtype(self.dtype).itemsize
 
+    @cached_property
+    def must_be_finite(self) -> bool:
+        """Whether its values must be finite: not those of observations.
+
+        The depth of the sky is infinite, and a sensor without a reading may return NaN.
+        """
+        return "observation." not in self.name
+
     def check_finite(self, value: np.ndarray) -> None:
-        """Raise OptionError if a value is NaN or infinite in float32, unless it is an observation."""
-        if "observation." in self.name:  # depth of the sky is infinite, and a sensor without a reading may return NaN
+        """Raise OptionError if a value is NaN or infinite in float32."""
+        # the sum of squares is one pass without temporary memory; elements are checked only if it is too large
+        if abs(float(np.vdot(value, value))) <= _MAX_FLOAT32:
             return
         bad = ~(np.abs(value) <= _MAX_FLOAT32)
         if bad.any():
@@ -238,19 +250,13 @@ class ExperienceLayout:
             OptionError: a value has the wrong shape, or a dtype that its field does not accept.
         """
         try:
-            arrays = [
-                value.numpy(force=True)
-                if isinstance(value, Tensor) and value.dtype in _ACCEPTED["float32"]
-                else np.asarray(value)
-                for value in values
-            ]
+            arrays = [value if isinstance(value, np.ndarray) else _host_array(value) for value in values]
         except (ValueError, TypeError) as error:
             raise OptionError(f"transitions must be arrays or tensors of numbers: {error}") from error
         for array, shape, each in zip(arrays, shapes, self.fields, strict=True):
             if array.shape != shape or array.dtype not in _ACCEPTED[each.dtype]:
                 each.refuse(array, shape)
-            # the sum of squares is one pass without temporary memory; elements are checked only if it is too large
-            if array.dtype.kind == "f" and not abs(float(np.vdot(array, array))) <= _MAX_FLOAT32:
+            if each.must_be_finite and array.dtype.kind == "f":
                 each.check_finite(array)
         return arrays
 
@@ -306,8 +312,19 @@ def flat_rows(block: Tensor) -> Tensor:
     return block.view(len(block)) if size == 1 else block.view(len(block), size)
 
 
+def _host_array(value: Rows) -> np.ndarray:
+    if not isinstance(value, Tensor) or value.dtype not in _ACCEPTED["float32"]:
+        return np.asarray(value)
+    if value.is_cpu and not value.requires_grad and not value.is_neg():
+        return value.numpy()
+    return value.numpy(force=True)  # takes several times as long
+
+
 def _flat(observation: NestedRows) -> Mapping[str, Rows]:
-    return flat_values(observation) if any(isinstance(each, Mapping) for each in observation.values()) else observation  # type: ignore[return-value]
+    for each in observation.values():
+        if type(each) not in _ROWS and isinstance(each, Mapping):
+            return flat_values(observation)
+    return observation  # type: ignore[return-value]
 
 
 def _field(name: str, space: spaces.Box) -> ExperienceField:

@@ -23,6 +23,10 @@ _REACHED = (0.01, 0.06)
 """Distance (m) and angle (rad) at which a tool has reached its waypoint."""
 _PATIENCE = 1.5
 """Seconds after which a waypoint counts as reached although the tool is not there."""
+_SETTLING = 0.07
+"""Seconds that a tool needs to follow its command to a waypoint, for the estimated duration of a plan."""
+_MAX_PACE = 4.0
+"""How many times as fast as its waypoints say a tool moves at most, to finish in time."""
 
 
 @dataclass(frozen=True)
@@ -68,6 +72,8 @@ class Planner(Policy):
     ``NO_PLAN`` first. A planner knows the true state of the world. Its sensors are ``policy_phase``,
     ``policy_num_retries`` and ``grasp_pose`` (in the frame of the robot's base).
 
+    A plan that would take longer than what is left of ``max_steps`` is executed faster, at most four times as fast.
+
     Args:
         task: the task.
         max_retries: how many new plans are made after failures in an episode.
@@ -103,6 +109,7 @@ class Planner(Policy):
         # The current waypoint of each env.
         self._target = np.tile(poses.IDENTITY, (n, 1))
         self._speed, self._turn = np.full((2, n), 1e-9)
+        self._pace = np.ones(n)  # of the current plan
         self._by_joints = np.zeros(n, bool)  # whether the waypoint has joint positions
         self._target_joints = {name: joints.copy() for name, joints in self._joints.items()}
         self._active = {name: np.zeros(n, bool) for name in self.arms}
@@ -136,7 +143,25 @@ class Planner(Policy):
         for name, active in self._active.items():
             active[env] = plan is not None and plan.arm == name
         if plan is not None:
+            self._pace[env] = self._pace_of(env, plan)
             self._go_to(env, 0)
+
+    def _pace_of(self, env: int, plan: Plan) -> float:
+        """Return how many times as fast as its waypoints say a plan must be executed to end within the episode."""
+        config = self.task.config
+        pose, joints = self._pose[plan.arm][env], self._joints[plan.arm][env]
+        moving = still = 0.0
+        for waypoint in plan.waypoints:
+            if waypoint.joints is None:
+                distance, angle = np.linalg.norm(waypoint.pose[:3] - pose[:3]), _angle(pose[None], waypoint.pose[None])
+                moving += max(float(distance) / waypoint.speed, float(angle[0]) / waypoint.turn)
+            else:
+                moving += float(np.abs(waypoint.joints - joints).max()) / waypoint.turn
+                joints = waypoint.joints
+            still += waypoint.wait + _SETTLING
+            pose = waypoint.pose
+        left = (config.max_steps - self.task.step_count[env]) * config.dt - still
+        return float(np.clip(moving / max(left, 1e-9), 1.0, _MAX_PACE))
 
     def _go_to(self, env: int, number: int) -> None:
         """Make waypoint ``number`` the current one."""
@@ -145,7 +170,8 @@ class Planner(Policy):
         waypoint = plan.waypoints[number]
         self._waypoint[env], self._dwell[env] = number, 0.0
         self._target[env], self._opening[env] = waypoint.pose, waypoint.opening
-        self._speed[env], self._turn[env] = waypoint.speed, waypoint.turn
+        pace = self._pace[env]
+        self._speed[env], self._turn[env] = waypoint.speed * pace, waypoint.turn * pace
         self._by_joints[env] = waypoint.joints is not None
         if waypoint.joints is not None:
             self._target_joints[plan.arm][env] = waypoint.joints
