@@ -6,8 +6,8 @@ computed from them are then those of time t. Accelerations and forces stay those
 
 These decisions follow from measurements (docs/measured_choices.md). There is one MjData per thread rather than per env,
 which is as fast and takes less memory. The engine's sensors are disabled in all calls whose values cannot be read; this
-saves two thirds of their cost. Sensors of links with a free joint are computed without the engine (``free_links.py``). The
-stages at the new state are a call of their own, without collision detection (``current_stage.py``), which saves two
+saves two thirds of their cost. Sensors of links with a free joint are computed without the engine (``free_links.py``).
+The stages at the new state are a call of their own, without collision detection (``current_stage.py``), which saves two
 thirds of their cost, and are skipped if no bound field and no sensor shows them. Sensors that are captured at substeps
 sense a record of them (``substep_record.py``), which costs the engine's sensors in each substep, and no stages.
 """
