@@ -20,8 +20,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from conftest import ARM
-from gymnasium import spaces
+from fuzz_objects import objects
 
 import sensorium as sn
 
@@ -95,7 +94,7 @@ def packages() -> list[str]:
 
 @functools.cache
 def callables() -> dict[str, Callable[..., object]]:
-    """Return name -> public function, class or bound method of the objects of :func:`objects`."""
+    """Return name -> public function, class or bound method of the objects of ``fuzz_objects.objects()``."""
     found: dict[str, Callable[..., object]] = {}
     for place in ("", *packages()):
         module = importlib.import_module(f"sensorium.{place}".rstrip("."))
@@ -145,37 +144,6 @@ def _class_methods(kind: type) -> Iterator[tuple[str, Callable[..., object]]]:
 
 def _is_ours(function: object) -> bool:
     return str(getattr(function, "__module__", "")).startswith("sensorium")
-
-
-@functools.cache
-def objects() -> dict[str, object]:
-    """Return name -> an object whose methods are called: one of every kind that users hold."""
-    unbuilt = sn.Scene()
-    unbuilt.add_object(sn.Plane())
-    scene = sn.Scene(dt=0.01, substeps=1)
-    scene.add_object(sn.Plane())
-    box = scene.add_object(sn.Box(size=(0.2, 0.2, 0.2), mass=1.0), name="box", pos=(0, 0, 0.5), free=True)
-    arm = scene.add_robot(ARM, name="arm", pos=(1, 0, 0))
-    imu = scene.add_sensor(sn.IMU(link="box", uuid="imu", history_length=2))
-    encoder = scene.add_sensor(sn.JointEncoder(uuid="encoder"))
-    lidar = scene.add_sensor(sn.Lidar(link="box", pattern=sn.RingPattern(n_points=8), uuid="lidar"))
-    scene.build(n_envs=2)
-    observation = spaces.Dict({"imu": spaces.Box(-1, 1, (3,))})
-    memory = sn.entities.Memory(observation, spaces.Box(-1, 1, (2,)), 16, 2)
-    zeros = {"imu": np.zeros((2, 3))}
-    flags = np.zeros(2, bool)
-    memory.add(zeros, np.zeros((2, 2)), np.zeros(2), zeros, flags, flags)
-    return {
-        "unbuilt": unbuilt,
-        "scene": scene,
-        "box": box,
-        "arm": arm,
-        "imu": imu,
-        "encoder": encoder,
-        "lidar": lidar,
-        "memory": memory,
-        "buffer": sn.Buffer(torch.zeros(3)),
-    }
 
 
 def wrong_calls() -> list[WrongCall]:
