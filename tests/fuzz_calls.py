@@ -23,6 +23,7 @@ import torch
 from fuzz_objects import objects
 
 import sensorium as sn
+from sensorium.options import Options
 
 BAD = {
     "None": None,
@@ -61,6 +62,8 @@ SKIPPED = {
     "note_written": "called by the scene only",
     "attach": "called by the scene only",
     "start": "called by the scene only",
+    "add_scene": "hook of a task, called by the task only",
+    "begin_episodes": "hook of a task, called by the task only",
     "add_child": "changes the tree that further calls use",
     "add_stand_in": "changes the tree that further calls use",
     "replace_child": "changes the tree that further calls use",
@@ -104,6 +107,8 @@ def callables() -> dict[str, Callable[..., object]]:
                 continue
             found.setdefault(f"{place}.{name}".lstrip("."), value)
             if isinstance(value, type):
+                if issubclass(value, Options):
+                    value.model_rebuild()  # until it is first used, its signature names no options
                 for method, function in _class_methods(value):
                     found[f"{place}.{name}.{method}".lstrip(".")] = function
     for name, value in objects().items():

@@ -28,6 +28,8 @@ def _scene() -> dict[str, object]:
     contact = scene.add_sensor(sn.Contact(link="box", uuid="contact"))
     camera = scene.add_sensor(sn.Camera(pos=(1, 0, 1), lookat=(0, 0, 0), resolution=(16, 12), uuid="camera"))
     rover = scene.add_robot(sn.robots.make("diffdrive", pos=(0, 2, 0)), name="rover")
+    skin = scene.add_sensor(sn.TactileArray(link="box", grid=(2, 2), spacing=0.01, uuid="skin"))
+    depth = scene.add_sensor(sn.DepthCamera(link="box", uuid="depth"))
     scene.build(n_envs=2)
     suite = sn.SensorSuite(2, [imu])
     return {
@@ -39,7 +41,12 @@ def _scene() -> dict[str, object]:
         "encoder": encoder,
         "lidar": lidar,
         "contact": contact,
+        "skin": skin,
+        "depth": depth,
         "camera": camera,
+        "profile": sn.CameraProfile(),
+        "pattern": sn.GridPattern(size=(1, 1), resolution=0.5),
+        "tiles": sn.TileMap([[1, 0], [0, 1]]),
         "rover": rover,
         "rig": rover.rig,
         "trace": sn.Trace(imu),
@@ -57,7 +64,9 @@ def _experience() -> dict[str, object]:
     flags = np.zeros(2, bool)
     values = zeros, np.zeros((2, 2), np.float32), np.zeros(2, np.float32), zeros, flags, flags
     memory.add(*values)
-    clusters = sn.entities.VectorizedClusterBuffer(observation, action, sn.entities.ClusterOptions(capacity=64, clusters=2, warmup=8))
+    clusters = sn.entities.VectorizedClusterBuffer(
+        observation, action, sn.entities.ClusterOptions(capacity=64, clusters=2, warmup=8)
+    )
     clusters.add(*values)
     return {
         "memory": memory,
@@ -68,20 +77,30 @@ def _experience() -> dict[str, object]:
 
 
 def _tasks() -> dict[str, object]:
-    entity = sn.TrainableEntity(
-        "balancer", [sn.IMU(link="torso"), sn.JointEncoder()], sn.SACMLPBrain, brain_options={"hidden": (4,)}, memory=64
-    )
+    sensors = [sn.IMU(link="torso"), sn.JointEncoder()]
+    entity = sn.TrainableEntity("balancer", sensors, sn.SACMLPBrain, brain_options={"hidden": (4,)}, memory=64)
+    pair = {name: sn.TrainableEntity("balancer", sensors) for name in ("one", "other")}
+    shared = sn.tasks.make("balance", entities=pair, n_envs=2)
+    shared.reset()
     own = sn.tasks.make("balance", entity=entity, n_envs=2, seed=0)
     own.reset()
     pick = sn.tasks.make("pick", n_envs=2, seed=0)
     planner = sn.policies.make("planner", pick)
     pick.register_policy(planner)
     pick.reset()
+    nav, opening, several = (sn.tasks.make(name, n_envs=2, seed=0) for name in ("nav_to_obj", "door_opening", "multi"))
+    for task in (nav, opening):
+        task.register_policy(sn.policies.make("planner", task))
+        task.reset()
     walk = sn.tasks.make("walk", n_envs=2, seed=0)
     walk.reset()
     return {
         "entity": entity,
         "entity_task": own,
+        "shared": shared,
+        "parallel": sn.tasks.make(
+            "balance", entities={"one": sn.TrainableEntity("balancer", sensors)}, n_envs=1
+        ).as_parallel_env(),
         "gym": sn.tasks.make("balance", n_envs=2, seed=0).as_gymnasium(),
         "pick": pick,
         "planner": planner,
@@ -91,6 +110,15 @@ def _tasks() -> dict[str, object]:
         "walk": walk,
         "sb3": walk.as_sb3(),
         "rsl_rl": walk.as_rsl_rl(),
+        "nav": nav,
+        "nav_planner": nav.policy,
+        "floor_plan": nav.plans[0],
+        "opening": opening,
+        "opening_planner": opening.policy,
+        "several": several,
+        "gym_env": sn.tasks.make("balance", n_envs=1, seed=0).as_gymnasium(vector=False),
+        "observed": next(iter(pick.suite.values())),
+        "actions": pick.actions,
         "history": pick.history,
     }
 
@@ -135,6 +163,9 @@ def _files() -> dict[str, object]:
         "deployed": sn.deploy.Policy.load(policy),
         "training": sn.training.recipe("balance"),
         "learning": sn.training.PPOOptions(),
+        "recorder": sn.recording.Recorder(scene, folder / "more"),
+        "paths": sn.scenarios.PathPlanner(sn.scenarios.OccupancyMap(np.zeros((20, 20)), 0.1)),
+        "signal": sn.fit.SignalReference(times, np.sin(times)),
         "map": sn.scenarios.OccupancyMap.from_scene(scene, resolution=0.1, heights=(0.05, 0.5)),
     }
 

@@ -390,6 +390,34 @@ def test_times_that_are_not_finite_are_refused():
         make(stale_after="1")
 
 
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda p: p.act("1"), "now must be a finite time in s, got '1'"),
+        (lambda p: p.ages(None), "now must be a finite time in s, got None"),
+        (lambda p: p.observe(10**400), "now must be a finite time in s, got 1000"),
+        (lambda p: p.observe(1.0, [0.5]), r"commands must be a mapping of names to values, got \[0.5\]"),
+        (lambda p: p.observe(1.0, {"command": "fast", "before": 1.0}), "'command' must be 1 finite values, got 'fast'"),
+        (lambda p: p.act(1.0, {"comand": 1.0}), "no command 'comand' .did you mean 'command'"),
+        (lambda p: p.feed(["/imu"], {}, 1.0), r"the policy has no topic \['/imu'\]"),
+        (
+            lambda p: p.feed("/imu", {"header": {"stamp": {"sec": np.nan, "nanosec": 0}}}, 1.0),
+            "the stamp of .*'/imu' must be a finite time",
+        ),
+    ],
+)
+def test_wrong_arguments_are_named_and_are_no_decision(call, message):
+    policy = make(term(), term(**COMMAND), term(**{**COMMAND, "name": "before", "ages": (0.02,)}))
+    policy.feed("/imu", imu(1.0, 1.0), 1.0)
+    given = {"command": 2.0, "before": 3.0}
+    assert policy.observe(1.0, given)[3:].tolist() == [2.0, 3.0]
+    with pytest.raises((OptionError, NameNotFoundError), match=message):
+        call(policy)
+    with pytest.raises(OptionError, match="'before' must be"):
+        policy.observe(1.0, {"command": 9.0, "before": "x"})
+    assert policy.observe(1.02, {"command": 4.0, "before": 5.0})[3:].tolist() == [4.0, 3.0]
+
+
 # -- logs --------------------------------------------------------------------------------------------------------------
 
 

@@ -112,7 +112,7 @@ def test_samples_have_the_fitted_spread_and_fit_the_sensor():
     assert "rate" not in drawn
     assert torch.equal(drawn["delay"], twin.sample(envs=4000, seed=1)["delay"])
     assert not torch.equal(drawn["delay"], twin.sample(envs=4000, seed=2)["delay"])
-    with pytest.raises(sn.OptionError, match="envs must be >= 1"):
+    with pytest.raises(sn.OptionError, match=r"envs must be an integer in \[1, "):
         twin.sample(envs=0)
 
 

@@ -6,6 +6,7 @@ import fuzz_calls
 import pytest
 
 import sensorium as sn
+from sensorium.options import Options
 
 DAY_SEED = int(os.environ.get("SENSORIUM_FUZZ_SEED", "0"))
 """Seed of the sample; ``script/fuzz`` makes all calls."""
@@ -22,6 +23,16 @@ def test_every_public_package_is_walked():
     found = {name.split(".")[0] for name in fuzz_calls.callables()}
     assert set(fuzz_calls.packages()) - {"presets"} <= found
     assert {"Scene", "IMU", "Camera", "TrainableEntity"} <= found
+
+
+def test_every_option_is_given_wrong_values():
+    found = {name: set() for name in fuzz_calls.callables()}
+    for call in fuzz_calls.wrong_calls():
+        found[call.target].add(call.parameter)
+    for name, function in fuzz_calls.callables().items():
+        if isinstance(function, type) and issubclass(function, Options):
+            optional = {each for each, field in function.model_fields.items() if not field.is_required()}
+            assert optional.intersection(function.option_names()) <= found[name], name
 
 
 def test_a_raw_error_is_a_fault(monkeypatch):

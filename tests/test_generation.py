@@ -539,13 +539,22 @@ def test_unknown_names_and_numbers_raise(whole, capsys):
         data[0]["obs/agent/qpo"]
     with pytest.raises(NameNotFoundError, match="no video 'front'"):
         data[0].video("front")
+    with pytest.raises(NameNotFoundError, match=r"no sensor 'task_inf' .did you mean 'task_info'"):
+        data[0].purpose("task_inf")
+    with pytest.raises(NameNotFoundError, match="no camera 'front'"):
+        data[0].camera_profile("front")
+    for call in (data[0].text, data[0].video, data[0].purpose, data[0].camera_options, data[0].__getitem__):
+        with pytest.raises(OptionError, match=r"Episode\..*: (uuid|name|path) must be text, got \['front'\]"):
+            call(["front"])
+    with pytest.raises(OptionError, match="selects no episodes: slice indices must be integers"):
+        data["first":]
     with pytest.raises(DatasetError, match="not a dataset"):
         sn.datasets.Dataset(whole.parent)
     assert main(["generate", "pik", "--out", str(whole.parent / "x")]) == 2
     assert "did you mean 'pick'" in capsys.readouterr().err
     assert main(["generate", "pick", "--out", str(whole.parent / "x"), "--cameras", "frnt"]) == 2
     assert "did you mean 'front'" in capsys.readouterr().err
-    with pytest.raises(OptionError, match="numbers must be integers >= 0, one for each"):
+    with pytest.raises(OptionError, match=r"numbers must be integers in \[0, 2147483647\], one for each"):
         sn.tasks.make("pick", n_envs=2).reset(numbers=[1])
 
 

@@ -19,7 +19,7 @@ from typing import Any, ForwardRef, Literal, ParamSpec, TypeVar, Union, get_args
 
 import numpy as np
 
-from sensorium.errors import OptionError
+from sensorium.errors import IndexRangeError, OptionError
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -39,6 +39,8 @@ _WANTED = {
     Collection: "a collection",
     Iterable: "an iterable",
     Callable: "a function",
+    range: "a range",
+    slice: "a slice",
 }
 """Type -> how messages call its values. Others are called by their names."""
 _COLLECTIONS = (list, tuple, set, frozenset, Sequence, Collection, Iterable)
@@ -122,16 +124,97 @@ def as_array(value: object) -> np.ndarray:
         return np.asarray(None)
 
 
-def checked_numbers(name: str, value: object) -> np.ndarray:
-    """Return an argument as an array of float64, which may contain NaN.
+def checked_numbers(
+    name: str, value: object, shape: Sequence[int | str | types.EllipsisType] = (...,), *, finite: bool = False
+) -> np.ndarray:
+    """Return an argument as an array of float64.
+
+    Args:
+        name: name of the argument, for the message.
+        value: what was given.
+        shape: the shape; a name stands for any size, and ``...`` as the first one for any number of axes: (n, 3) is
+            ``("n", 3)``.
+        finite: whether NaN and infinity are refused.
 
     Raises:
-        OptionError: it is not a number or a regular nested sequence of numbers.
+        OptionError: it is not a number or a regular nested sequence of numbers, or has another shape.
     """
     array = as_array(value)
     if array.size and array.dtype.kind not in "fiub":
         raise OptionError(f"{name} must be numbers, got {value!r:.80}")
+    sizes = [size for size in shape if size is not ...]
+    own = array.shape[len(array.shape) - len(sizes) :] if ... in shape else array.shape
+    if len(own) != len(sizes) or any(
+        isinstance(size, int) and size != mine for size, mine in zip(sizes, own, strict=True)
+    ):
+        text = ", ".join("..." if size is ... else str(size) for size in shape) + "," * (len(shape) == 1)
+        raise OptionError(f"{name} must be numbers of shape ({text}), got {value!r:.80} of shape {array.shape}")
+    if finite and not np.isfinite(array).all():
+        raise OptionError(f"{name} must be finite numbers, got {value!r:.80}")
     return array.astype(np.float64)
+
+
+def checked_index(owner: object, item: str, index: object, count: int) -> int:
+    """Return the index of an item as a number in [0, count). Negative ones count from the end.
+
+    Args:
+        owner: what has the items, for the message: "runs/a".
+        item: what they are: "step".
+        index: what was given.
+        count: how many there are.
+
+    Raises:
+        OptionError: it is not an integer.
+        IndexRangeError: there is no such item.
+    """
+    if not isinstance(index, Integral) or isinstance(index, bool):
+        raise OptionError(f"{owner}: a {item} number must be an integer, got {index!r:.80}")
+    number = int(index)
+    if not -count <= number < count:
+        raise IndexRangeError(f"{owner} has {count} {item}s; there is no {item} {number}")
+    return number % count
+
+
+def checked_range(owner: object, item: str, items: object, count: int) -> range:
+    """Return the numbers of the items that a range or a slice selects; arguments as for :func:`checked_index`.
+
+    Raises:
+        OptionError: it is neither, or a bound of the slice is not an integer.
+        IndexRangeError: the range contains numbers of items that do not exist.
+    """
+    if isinstance(items, range):
+        if items and not 0 <= min(items[0], items[-1]) <= max(items[0], items[-1]) < count:
+            raise IndexRangeError(f"{owner} has {count} {item}s; the range must lie in [0, {count}], got {items!r}")
+        return items
+    if not isinstance(items, slice):
+        raise OptionError(f"{owner}: {item}s must be a range or a slice, got {items!r:.80}")
+    try:
+        return range(*items.indices(count))
+    except (TypeError, ValueError) as error:
+        raise OptionError(f"{owner}: {items!r:.80} selects no {item}s: {error}") from None
+
+
+def checked_rows(owner: object, item: str, rows: object, count: int) -> slice | np.ndarray:
+    """Return a slice, an index array or a mask of items, checked; arguments as for :func:`checked_index`.
+
+    Raises:
+        OptionError: it is of another type or shape.
+        IndexRangeError: there is no such item.
+    """
+    if isinstance(rows, slice):
+        checked_range(owner, item, rows, count)
+        return rows
+    array = as_array(rows)
+    if array.dtype.kind == "b" and array.shape == (count,):
+        return array
+    if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
+        raise OptionError(
+            f"{owner}: {item}s must be a slice, numbers (n,) or a mask of shape ({count},), got {rows!r:.80}"
+        )
+    if array.size:
+        checked_index(owner, item, int(array.min()), count)
+        checked_index(owner, item, int(array.max()), count)
+    return array.astype(np.intp)
 
 
 def describe(annotation: object) -> str:

@@ -19,6 +19,7 @@ __all__ = [
     "DuplicateNameError",
     "EpisodeOverError",
     "GenerationError",
+    "IndexRangeError",
     "ModelError",
     "NameNotFoundError",
     "NotBuiltError",
@@ -36,6 +37,10 @@ class SensoriumError(Exception):
 
 class OptionError(SensoriumError, ValueError):
     """An option or argument has a value that cannot be used."""
+
+
+class IndexRangeError(OptionError, IndexError):
+    """A sequence has no item of that number: no step, episode or message."""
 
 
 class NameNotFoundError(SensoriumError, LookupError):

@@ -42,6 +42,8 @@ def write_whole(path: Path, data: bytes) -> None:
     Raises:
         DatasetError: the file cannot be written.
     """
+    if not path.name:  # such as "." or "/"
+        raise DatasetError(f"cannot write {path}: it is a folder; give the name of a file.")
     remove_leftovers(path)
     with explain_errors(path):
         file, part = create_locked(path)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from sensorium.errors import OptionError
@@ -27,7 +27,11 @@ def import_modules(modules: Sequence[str]) -> None:
         OptionError: a module does not exist, or another module has its name. Errors of a module itself are raised as
             they are.
     """
+    if isinstance(modules, str) or not isinstance(modules, Iterable):
+        raise OptionError(f"modules must be a sequence of names or files, got {modules!r:.80}")
     for each in modules:
+        if not isinstance(each, str) or not each or "\0" in each:
+            raise OptionError(f"modules must be names or files, got {each!r:.80}")
         path = Path(each)
         name = path.stem if path.suffix == ".py" else each
         if name in sys.modules:

@@ -13,14 +13,22 @@ from typing import Any, NotRequired, TypedDict, overload
 import h5py
 import numpy as np
 
-from sensorium._arguments import checked
+from sensorium._arguments import checked, checked_range
 from sensorium.cameras import CameraProfile
 from sensorium.cameras.options import OUTPUTS
 from sensorium.datasets.header import episode_number, is_dataset, read_header
 from sensorium.datasets.image_formats import ImageEncoding
 from sensorium.datasets.observation_layout import SCHEMA, video_path_of
 from sensorium.datasets.video_streams import frame_size, read_video
-from sensorium.errors import DatasetError, NameNotFoundError, OptionError, SensoriumError, did_you_mean, shorten
+from sensorium.errors import (
+    DatasetError,
+    IndexRangeError,
+    NameNotFoundError,
+    OptionError,
+    SensoriumError,
+    did_you_mean,
+    shorten,
+)
 from sensorium.files import inside
 from sensorium.suites import decode
 from sensorium.suites.observation import SensorDescription
@@ -121,6 +129,7 @@ class Episode:
         except Exception as error:  # h5py raises nearly anything for damaged metadata
             raise self._damaged(self.path, error) from error
 
+    @checked
     def __getitem__(self, path: str) -> np.ndarray:
         """Return an array by its path below ``traj_i``: "obs/agent/qpos", "actions/action", "rewards".
 
@@ -129,17 +138,21 @@ class Episode:
             DatasetError: the file is damaged.
         """
         with self.open_group() as group:
-            if path not in group or not isinstance(group[path], h5py.Dataset):
+            if "\0" in path or path not in group or not isinstance(group[path], h5py.Dataset):
                 known = self.paths()
                 hint = did_you_mean(path, known) or f"; it has {shorten(known)}"
                 raise NameNotFoundError(f"{self.path} has no array {path!r}{hint}")
             return np.asarray(group[path][()])
 
+    @checked
     def text(self, uuid: str) -> list[dict[str, Any]]:
         """Return the readings of a sensor that reads dicts, one per observation.
 
         Args:
             uuid: uuid of the sensor, or the path of its array.
+
+        Raises:
+            NameNotFoundError: there is no such sensor.
         """
         return decode(self[self.suite[uuid]["at"]] if uuid in self.suite else self[uuid])
 
@@ -148,6 +161,7 @@ class Episode:
         """Names of the videos: "front", "front_depth", ..."""
         return [uuid for uuid, entry in self.suite.items() if entry["at"].startswith("obs/sensor_data/")]
 
+    @checked
     def video_path(self, name: str) -> Path:
         """Return the path of a video.
 
@@ -193,10 +207,19 @@ class Episode:
     def _damaged(self, path: Path, why: object) -> DatasetError:
         return DatasetError(f"cannot read {path} ({why}); run `sensorium validate {path.parent}`")
 
+    @checked
     def purpose(self, uuid: str) -> Purpose:
-        """Return who may use a sensor: "observation", "privileged" or "annotation"."""
+        """Return who may use a sensor: "observation", "privileged" or "annotation".
+
+        Raises:
+            NameNotFoundError: the suite has no such sensor.
+        """
+        if uuid not in self.suite:
+            hint = did_you_mean(uuid, self.suite) or f"; it has {shorten(self.suite)}"
+            raise NameNotFoundError(f"{self.path} has no sensor {uuid!r}{hint}")
         return self.suite[uuid].get("purpose") or default_purpose(uuid)
 
+    @checked
     def camera_options(self, name: str) -> dict[str, Any]:
         """Return the options of the camera of a video, with the complete profile; empty for other image sensors.
 
@@ -277,11 +300,11 @@ class Dataset:
     def __getitem__(self, index: int | slice) -> Episode | list[Episode]:
         """Return one episode, or a list of several."""
         if isinstance(index, slice):
-            return [Episode(path) for path in self._paths[index]]
+            return [Episode(self._paths[i]) for i in checked_range(self.folder, "episode", index, len(self))]
         if not isinstance(index, Integral):
             raise OptionError(f"a dataset is indexed by integers and slices, got {index!r}")
         if not -len(self) <= index < len(self):
-            raise IndexError(f"the dataset has {len(self)} episodes; there is no episode at {index}")
+            raise IndexRangeError(f"the dataset has {len(self)} episodes; there is no episode at {index}")
         return Episode(self._paths[index])
 
     def __iter__(self) -> Iterator[Episode]:

@@ -25,7 +25,7 @@ from sensorium.datasets.dataset import Dataset, Episode
 from sensorium.datasets.export.source import Signal, contents_of, dotted, signals_of
 from sensorium.datasets.image_formats import ImageEncoding
 from sensorium.datasets.video_streams import KEY_FRAMES
-from sensorium.errors import DatasetError, NameNotFoundError, OptionError, did_you_mean, shorten
+from sensorium.errors import DatasetError, IndexRangeError, NameNotFoundError, OptionError, did_you_mean, shorten
 from sensorium.recording.image_reader import VideoReader
 
 ACTION = "action"
@@ -144,7 +144,7 @@ class TorchDataset(MapDataset[dict[str, torch.Tensor]]):
         """Return the position of a sample: the index of its episode in the dataset, and the step.
 
         Raises:
-            IndexError: there is no such sample.
+            IndexRangeError: there is no such sample. It is an IndexError too.
             OptionError: the index is not an integer.
         """
         try:
@@ -152,7 +152,7 @@ class TorchDataset(MapDataset[dict[str, torch.Tensor]]):
         except TypeError:
             raise OptionError(f"samples are indexed by integers, got {index!r}") from None
         if not -len(self) <= index < len(self):
-            raise IndexError(f"there are {len(self)} samples; there is none at {index}")
+            raise IndexRangeError(f"there are {len(self)} samples; there is none at {index}")
         index %= len(self)
         episode = bisect.bisect_right(self._ends, index)
         return episode, index - self._ends[episode] + self._lengths[episode]

@@ -222,10 +222,12 @@ class Contract:
         """Return the contract as JSON text."""
         return json.dumps(self.to_dict(), indent=1, allow_nan=False, ensure_ascii=False) + "\n"
 
+    @checked
     def hashed(self, network: bytes) -> Contract:
         """Return the contract with the hash for a network, see :func:`~sensorium.deploy.onnx_file.split`."""
         return dataclasses.replace(self, hash=self.compute_hash(network))
 
+    @checked
     def compute_hash(self, network: bytes) -> str:
         """Return the BLAKE2b hash of a network and of this contract without its hash."""
         values = self.to_dict()

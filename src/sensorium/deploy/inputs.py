@@ -61,7 +61,7 @@ class SensorInput:
             return self._convert(message)
         except SensoriumError as error:
             raise type(error)(f"{self._describe()}, message {self.count}: {error}") from None
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, AttributeError, IndexError, TypeError, ValueError, OverflowError, RuntimeError) as error:
             raise OptionError(
                 f"{self._describe()}, message {self.count}: the field {self.term.field!r} cannot be read: {error!r}"
             ) from None
@@ -172,17 +172,24 @@ class DecisionInput:
         """Forget all values."""
         self._values: list[np.ndarray] = []
 
-    def fill(self, value: object, out: np.ndarray) -> None:
-        """Write the value of this decision and those before it into ``out``, (history, size).
+    def read(self, value: object) -> np.ndarray:
+        """Return the value of a decision as an array for :meth:`fill`.
 
         Raises:
-            OptionError: the value has another shape or is not finite.
+            OptionError: it has another shape or is not finite.
         """
         term = self.term
-        values = np.asarray(value, dtype=np.float32).reshape(-1)
+        try:
+            values = np.asarray(value, dtype=np.float32).reshape(-1)
+        except (TypeError, ValueError, OverflowError, RuntimeError):  # RuntimeError: a tensor that requires a gradient
+            values = np.zeros(0, np.float32)
         if len(values) != term.size or not np.isfinite(values).all():
             parts = f" ({', '.join(term.names)})" if term.names else ""
-            raise OptionError(f"{term.name!r} must be {term.size} finite values{parts}, got {value!r}")
+            raise OptionError(f"{term.name!r} must be {term.size} finite values{parts}, got {value!r:.80}")
+        return values
+
+    def fill(self, values: np.ndarray, out: np.ndarray) -> None:
+        """Write the values of this decision and those before it into ``out``, (history, size)."""
         self._values = [values, *self._values[: max(self._rows)]]
         for row, step in enumerate(self._rows):
             out[row] = self._values[min(step, len(self._values) - 1)]

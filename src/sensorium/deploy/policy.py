@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-import math
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
@@ -22,6 +22,8 @@ _EARLY = 0.25
 """Fraction of a period by which a call may come early and still decide, for timers that jitter."""
 _FUTURE = 1e-3
 """Seconds by which a message may be captured after its arrival: clocks of one computer differ by less."""
+_NUMBERS = (float, int, np.floating, np.integer)
+_MAX_TIME = sys.float_info.max
 
 
 class _Session(Protocol):
@@ -156,17 +158,22 @@ class Policy:
             NameNotFoundError: the policy does not need the topic, or the message lacks a field or joint.
             OptionError: a field has another shape, or a time is not possible.
         """
-        inputs = self._by_topic.get(topic)
+        try:
+            inputs = self._by_topic.get(topic)
+        except TypeError:  # it is not hashable
+            inputs = None
         if inputs is None:
             hint = did_you_mean(topic, self.topics) or f"; it has {shorten(self.topics)}"
             raise NameNotFoundError(f"the policy has no topic {topic!r}{hint}")
-        if not isinstance(arrival, int | float | np.number) or not math.isfinite(arrival):
-            raise OptionError(f"arrival must be a finite time in s, got {arrival!r} for a message of {topic!r}")
+        if not _is_time(arrival):
+            raise OptionError(f"arrival must be a finite time in s, got {arrival!r:.80} for a message of {topic!r}")
         try:
             stamp = capture_time(message) if self._stamps == "header" else None
-        except (NameNotFoundError, TypeError) as error:
+        except (NameNotFoundError, TypeError, ValueError, RuntimeError) as error:  # RuntimeError: a tensor
             raise OptionError(f"a message of {topic!r} has no stamp in its header that can be read: {error}") from None
         capture = arrival if stamp is None else stamp
+        if not _is_time(capture):
+            raise OptionError(f"the stamp of a message of {topic!r} must be a finite time in s, got {capture!r:.80}")
         if capture > arrival + _FUTURE:
             raise OptionError(
                 f"a message of {topic!r} was captured at {capture:.6f} s, after it arrived at {arrival:.6f} s: the "
@@ -179,6 +186,7 @@ class Policy:
 
     def ages(self, now: float) -> dict[str, float | None]:
         """Return the age of the newest sample of each term from a sensor, s; None where none has arrived."""
+        _check_now(now)
         return {name: each.age(now) for name, each in self._sensors.items()}
 
     @property
@@ -199,10 +207,11 @@ class Policy:
 
         Raises:
             StaleInputError: an input is missing or too old. Names the term, the topic, its age and the limit.
-            OptionError: a command is missing or has another shape, or the network returns a value that is not finite.
+            NameNotFoundError: the policy has no command of a name in ``commands``.
+            OptionError: a command is missing or has another shape, a time is not possible, or the network returns a
+                value that is not finite.
         """
-        if not math.isfinite(now):
-            raise OptionError(f"now must be a finite time in s, got {now!r}")
+        _check_now(now)
         if self._next is not None and now < self._next - _EARLY * self._period:
             if now < self._next - 2 * self._period:
                 raise OptionError(
@@ -233,7 +242,10 @@ class Policy:
 
         It counts as a decision in the history of commands and actions: :meth:`act` calls it itself.
         """
-        given = dict(commands or {})
+        _check_now(now)
+        if commands is not None and not isinstance(commands, Mapping):
+            raise OptionError(f"commands must be a mapping of names to values, got {commands!r:.80}")
+        given = dict(commands) if commands else {}
         for name in given:
             if name not in self.command_names:
                 hint = did_you_mean(name, self.command_names) or f"; it has {shorten(self.command_names) or 'none'}"
@@ -241,11 +253,12 @@ class Policy:
         for name in self.command_names:
             if name not in given:
                 raise OptionError(f"commands: {name!r} is missing; pass commands={{{name!r}: ...}}")
+        values = {name: each.read(given.get(name, self._action)) for name, each in self._given.items()}
         for name, part in self._parts.items():
             if name in self._sensors:
                 self._sensors[name].fill(now, part)
-        for name, each in self._given.items():
-            each.fill(given.get(name, self._action), self._parts[name])
+        for name, each in self._given.items():  # last, so that a call that failed has not counted as a decision
+            each.fill(values[name], self._parts[name])
         return self._vector[0].copy()
 
     def reset(self) -> None:
@@ -260,6 +273,16 @@ class Policy:
 
     def __repr__(self) -> str:
         return f"<Policy {self.contract.task!r} of {self.contract.robot!r} at {self.rate:g} Hz>"
+
+
+def _is_time(value: object) -> bool:
+    """Return whether a value is a finite number; a comparison also refuses NaN, and integers that no float holds."""
+    return isinstance(value, _NUMBERS) and bool(-_MAX_TIME <= value <= _MAX_TIME)
+
+
+def _check_now(now: object) -> None:
+    if not _is_time(now):
+        raise OptionError(f"now must be a finite time in s, got {now!r:.80}")
 
 
 def _limits(contract: Contract, given: float | Mapping[str, float] | None) -> dict[str, float]:

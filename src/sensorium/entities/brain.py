@@ -65,6 +65,17 @@ class LearningBrain(Brain, Protocol):
         """Restore a saved brain: the same weights, and the same random numbers from then on."""
 
 
+def required_brain(brain: Brain | None) -> Brain:
+    """Return the brain of an entity.
+
+    Raises:
+        OptionError: it has none.
+    """
+    if brain is None:
+        raise OptionError("the entity has no brain: give it one, for example brain=sn.SACMLPBrain")
+    return brain
+
+
 def with_device(brain: Callable[..., Brain], options: Mapping[str, Any], device: torch.device) -> dict[str, Any]:
     """Return the options of a brain, with a device if it has that option and none is given."""
     has_device = "device" in inspect.signature(brain).parameters

@@ -67,6 +67,7 @@ class VectorizedClusterBuffer:
         NameNotFoundError: ``options.keys`` names an unknown observation.
     """
 
+    @checked
     def __init__(
         self,
         observation_space: spaces.Dict,
@@ -88,7 +89,7 @@ class VectorizedClusterBuffer:
         self.balance = options.balance
         self.missed = 0
         self.clusters: Clusters | None = None
-        self.generator = torch.Generator().manual_seed(seed)
+        self.generator = torch.Generator().manual_seed(checked_integer("seed", seed))
         self._stride = options.capacity // options.clusters * options.clusters
         self._blocks = [
             torch.empty((self._stride, *each.shape), dtype=each.torch_dtype).zero_() for each in self.layout.fields
@@ -128,8 +129,8 @@ class VectorizedClusterBuffer:
 
     @balance.setter
     def balance(self, value: float) -> None:
-        if not 0.0 <= value <= 1.0:
-            raise OptionError(f"balance must be between 0 (uniform) and 1 (equal clusters), got {value}")
+        if not isinstance(value, int | float | np.number) or isinstance(value, bool) or not 0.0 <= value <= 1.0:
+            raise OptionError(f"balance must be a number between 0 (uniform) and 1 (equal clusters), got {value!r:.80}")
         self._balance = float(value)
 
     # -- filling ------------------------------------------------------------------------------------------------------
@@ -149,7 +150,10 @@ class VectorizedClusterBuffer:
             OptionError: a shape, dtype or key does not fit. Nothing is stored.
         """
         values = self.layout.collect(observation, action, reward, next_observation, terminated, truncated)
-        n = len(reward)
+        try:
+            n = len(reward)
+        except TypeError:  # one number
+            raise OptionError(f"reward must have shape (n,), got {reward!r:.80}") from None
         self._store(self.layout.arrays(values, self.layout.shapes(n)), n)
 
     @checked
@@ -189,6 +193,8 @@ class VectorizedClusterBuffer:
         Raises:
             OptionError: the memory has other fields, or is on a GPU.
         """
+        if not isinstance(memory, Memory):
+            raise OptionError(f"memory must be a Memory, got {memory!r:.80}")
         if memory.layout != self.layout:
             raise OptionError(f"the memory's fields {memory.layout} are not the buffer's fields {self.layout}")
         if memory.device.type != "cpu":
@@ -295,13 +301,13 @@ class VectorizedClusterBuffer:
         Raises:
             OptionError: the buffer is empty.
         """
-        if batch_size < 1:
-            raise OptionError(f"batch_size must be >= 1, got {batch_size}")
+        batch_size = checked_integer("batch_size", batch_size, lower=1)
         if self._shared is not None:
             self.gather(self._shared)
         if len(self) == 0:
             raise OptionError("cannot sample: the buffer holds no transitions; add some first")
         if self._staging.n != batch_size:
+            check_memory("batch_size", batch_size, "the transitions of a batch", self.layout.row_bytes)
             self._staging = BatchStaging(self.layout, batch_size, self.device)
             self._uniforms = torch.zeros((batch_size, 2), dtype=torch.float64)
             self._rows = torch.zeros(batch_size, dtype=torch.int64)

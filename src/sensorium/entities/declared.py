@@ -11,6 +11,7 @@ import numpy as np
 from gymnasium import spaces
 
 from sensorium.errors import NotBuiltError
+from sensorium.options import checked_integer
 from sensorium.robots import Robot
 from sensorium.suites import ObservationSensor, PipelineSensor, SensorSuite
 from sensorium.worlds import Plane, Scene, Sphere
@@ -45,8 +46,14 @@ def declare(
 
 
 def suite_of(robot: Robot, n_envs: int, privileged: Sequence[str], owner: str) -> SensorSuite:
-    """Return the suite of a robot's rig in a built scene; arguments as of :func:`declare`."""
-    suite = SensorSuite(n_envs, privileged=bool(privileged))
+    """Return the suite of a robot's rig in a built scene; arguments as of :func:`declare`.
+
+    Raises:
+        NotBuiltError: the robot is not in a built scene.
+    """
+    if not hasattr(robot, "rig"):
+        raise NotBuiltError("the robot is in no built scene: add it with scene.add_robot() and call scene.build()")
+    suite = SensorSuite(checked_integer("n_envs", n_envs, lower=1), privileged=bool(privileged))
     for name in robot.rig.names:
         suite.add(PipelineSensor(robot.rig[name], name, name in privileged), owner)
     return suite

@@ -16,8 +16,8 @@ def usable_device(device: str | torch.device) -> torch.device:
     """
     try:
         checked = torch.device(device)
-    except RuntimeError as error:
-        raise OptionError(f"device must be 'cpu' or 'cuda', got {device!r}: {error}") from None
+    except (RuntimeError, TypeError, ValueError) as error:
+        raise OptionError(f"device must be 'cpu' or 'cuda', got {device!r:.80}") from error
     if checked.type not in ("cpu", "cuda"):
         raise OptionError(f"device must be 'cpu' or 'cuda', got {str(checked)!r}")
     if checked.type == "cuda" and not torch.cuda.is_available():

@@ -11,10 +11,10 @@ import numpy as np
 import torch
 from gymnasium import spaces
 
-from sensorium._arguments import checked
+from sensorium._arguments import checked, checked_flag
 from sensorium.entities import entity_yaml
-from sensorium.entities.argument_values import plain, positive, rows_of
-from sensorium.entities.brain import Brain, check_brain, with_device
+from sensorium.entities.argument_values import checked_mask, copy_of_rows, plain, positive, rows_of, set_rows
+from sensorium.entities.brain import Brain, check_brain, required_brain, with_device
 from sensorium.entities.cluster_options import ClusterOptions
 from sensorium.entities.declared import declare, suite_of
 from sensorium.entities.experience_layout import ExperienceLayout
@@ -27,6 +27,7 @@ from sensorium.entities.tensor_transitions import TensorTransitions
 from sensorium.entities.transition_builder import TransitionBuilder
 from sensorium.errors import OptionError
 from sensorium.files import write_whole
+from sensorium.options import checked_integer
 from sensorium.robots import Robot, SensorRig, make
 from sensorium.sensors.options import SensorOptions
 from sensorium.suites import SensorSuite
@@ -125,6 +126,7 @@ class TrainableEntity:
             raise OptionError(f"source must be a path or YAML text, got {source!r:.80}")
         return entity_yaml.EntityFile(source).make(cls)
 
+    @checked
     def to_yaml(self, file: str | os.PathLike[str] | None = None) -> str:
         """Return the entity as YAML text for :meth:`from_yaml`, without its weights and memory.
 
@@ -166,6 +168,7 @@ class TrainableEntity:
         names = [sensor.name for sensor in self._rig.sensors]
         return [name for name in names if name not in self._privileged], list(self._privileged)
 
+    @checked
     def bind(self, robot: Robot, n_envs: int) -> SensorSuite:
         """Connect the entity to its body in a built scene, and return its suite.
 
@@ -188,6 +191,7 @@ class TrainableEntity:
             self.start_memory(self._memory, n_envs)
         return suite
 
+    @checked
     def bind_tensors(
         self,
         robot: Robot,
@@ -257,11 +261,11 @@ class TrainableEntity:
         Raises:
             OptionError: the entity has no brain.
         """
-        return self._require_brain().decide(observation, deterministic)
+        return required_brain(self.brain).decide(observation, deterministic)
 
     def decide_batch(self, observation: Mapping[str, Any], deterministic: bool = False) -> Rows:
         """Return the brain's actions (B, n) for the observations of B envs; see :meth:`decide`."""
-        return self._require_brain().decide_batch(observation, deterministic)
+        return required_brain(self.brain).decide_batch(observation, deterministic)
 
     def choose(
         self,
@@ -278,21 +282,23 @@ class TrainableEntity:
             deterministic: whether the brain acts without exploration.
             remember: whether the decisions open transitions of the memory; then call :meth:`experience` after the step.
         """
+        checked_flag("remember", remember)
         if self._read_tensors is not None:
             return self._choose_tensors(observation, deterministic, remember)
-        due = np.ones(self.suite.n_envs, bool) if due is None else due
-        if len(self._action) != len(due):
-            self._action = np.zeros((len(due), *self.action_space.shape))
-        if due.any():
-            due_rows = observation if due.all() else cast("Mapping[str, Any]", rows_of(observation, due))
+        n_envs = None if self._world is None else self.suite.n_envs
+        due = np.ones(self.suite.n_envs, bool) if due is None else checked_mask("due", due, n_envs)
+        action = copy_of_rows(self._action, len(due))
+        if n_due := np.count_nonzero(due):
+            due_rows = observation if n_due == len(due) else cast("Mapping[str, Any]", rows_of(observation, due))
             transitions = self._transitions if remember and isinstance(self._transitions, TransitionBuilder) else None
             observe = getattr(self.brain, "observe", None)
             if transitions is not None and observe is not None:
                 observe(due_rows)
-            self._action[due] = self.decide_batch(due_rows, deterministic)
+            set_rows(action, due, self.decide_batch(due_rows, deterministic))
             if transitions is not None:
-                transitions.begin(observation, self._action, due)
-        return self._action.copy()
+                transitions.begin(observation, action, due)
+        self._action = action
+        return action.copy()
 
     def _choose_tensors(self, observation: NestedRows, deterministic: bool, remember: bool) -> Rows:
         transitions = self._transitions if remember and isinstance(self._transitions, TensorTransitions) else None
@@ -303,11 +309,6 @@ class TrainableEntity:
         if transitions is not None:
             transitions.begin(observation, action)
         return action
-
-    def _require_brain(self) -> Brain:
-        if self.brain is None:
-            raise OptionError("the entity has no brain: give it one, for example brain=sn.SACMLPBrain")
-        return self.brain
 
     # -- memory and learning ------------------------------------------------------------------------------------------
 
@@ -370,9 +371,7 @@ class TrainableEntity:
         if isinstance(self._transitions, TensorTransitions):
             self._transitions.add_step(reward, observation, terminated, truncated)
         elif self._transitions is not None:
-            rows = [np.asarray(each) for each in (reward, terminated, truncated)]
-            due = np.ones(len(rows[0]), bool) if due is None else due
-            self._transitions.add_step(rows[0], observation, rows[1], rows[2], due)
+            self._transitions.add_step(reward, observation, terminated, truncated, due)
 
     def interrupt(self, envs: Envs = None) -> None:
         """Discard the open transitions of envs whose episodes are reset before they ended."""
@@ -388,7 +387,8 @@ class TrainableEntity:
         Raises:
             OptionError: the entity has no memory, or no brain that learns.
         """
-        learn = getattr(self._require_brain(), "learn", None)
+        gradient_steps = checked_integer("gradient_steps", gradient_steps, lower=1)
+        learn = getattr(required_brain(self.brain), "learn", None)
         if learn is None:
             raise OptionError(f"the brain {type(self.brain).__name__} does not learn: it has no method learn()")
         if self.memory is None:

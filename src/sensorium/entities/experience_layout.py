@@ -14,10 +14,10 @@ as below. Nested spaces have dotted names: "imu.ang_vel".
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 import torch
@@ -25,8 +25,13 @@ from gymnasium import spaces
 from torch import Tensor
 
 from sensorium._arguments import checked
-from sensorium.entities.nesting import NestedRows, Rows, flat_space, flat_values
-from sensorium.errors import OptionError, did_you_mean, shorten
+from sensorium._system import check_memory
+from sensorium.entities.device import usable_device
+from sensorium.entities.nesting import NestedRows, Rows, flat_space, flat_values, refuse_observation
+from sensorium.errors import DeviceError, OptionError, did_you_mean, shorten
+from sensorium.options import checked_integer
+
+RowsT = TypeVar("RowsT", bound=Rows)
 
 _ACCEPTED: dict[str, frozenset[Any]] = {
     "uint8": frozenset([torch.uint8, torch.bool, *map(np.dtype, ("uint8", "bool"))]),
@@ -221,10 +226,10 @@ class ExperienceLayout:
         """Return the values of transitions in the order of :attr:`fields`. Observations may be nested.
 
         Raises:
-            OptionError: a key is missing or unknown.
+            OptionError: an observation is not a mapping, or a key is missing or unknown.
         """
         keys = self.keys
-        before, after = _flat(observation), _flat(next_observation)
+        before, after = _flat("observation", observation), _flat("next_observation", next_observation)
         if not len(before) == len(after) == len(keys):
             self._refuse_keys(before, after)
         try:
@@ -253,7 +258,7 @@ class ExperienceLayout:
             arrays = [value if isinstance(value, np.ndarray) else _host_array(value) for value in values]
         except (ValueError, TypeError) as error:
             raise OptionError(f"transitions must be arrays or tensors of numbers: {error}") from error
-        for array, shape, each in zip(arrays, shapes, self.fields, strict=True):
+        for array, shape, each in self._with_fields(arrays, shapes):
             if array.shape != shape or array.dtype not in _ACCEPTED[each.dtype]:
                 each.refuse(array, shape)
             if each.must_be_finite and array.dtype.kind == "f":
@@ -262,11 +267,28 @@ class ExperienceLayout:
 
     def tensors(self, values: Sequence[Rows], shapes: Sequence[tuple[int, ...]]) -> list[Tensor]:
         """Return collected values as tensors on the devices where they are; arguments and errors as :meth:`arrays`."""
-        tensors = [torch.as_tensor(value) for value in values]
-        for tensor, shape, each in zip(tensors, shapes, self.fields, strict=True):
+        try:
+            tensors = [torch.as_tensor(value) for value in values]
+        except (ValueError, TypeError, RuntimeError) as error:
+            raise OptionError(f"transitions must be arrays or tensors of numbers: {error}") from error
+        for tensor, shape, each in self._with_fields(tensors, shapes):
             if tensor.shape != shape or tensor.dtype not in _ACCEPTED[each.dtype]:
                 each.refuse(tensor, shape)
         return tensors
+
+    def _with_fields(
+        self, values: Sequence[RowsT], shapes: Sequence[tuple[int, ...]]
+    ) -> Iterable[tuple[RowsT, tuple[int, ...], ExperienceField]]:
+        """Return collected values with their shapes and fields."""
+        try:
+            if len(values) == len(shapes) == len(self.fields):
+                return zip(values, shapes, self.fields, strict=True)
+        except TypeError:  # the shapes have no length
+            pass
+        raise OptionError(
+            f"values and shapes must be results of collect() and shapes(), with {len(self.fields)} entries; got "
+            f"{len(values)} values and the shapes {shapes!r:.80}"
+        )
 
     def _refuse_keys(self, observation: Mapping[str, Rows], next_observation: Mapping[str, Rows]) -> NoReturn:
         missing = [key for key in self.keys if key not in observation]
@@ -281,6 +303,7 @@ class ExperienceLayout:
             f"{shorten(unknown)}{hint}"
         )
 
+    @checked
     def batch(self, n_rows: int, device: torch.device | str = "cpu", pinned: bool = False) -> Transitions:
         """Return an empty batch of ``n_rows`` transitions.
 
@@ -288,7 +311,16 @@ class ExperienceLayout:
             n_rows: number of transitions.
             device: device of the tensors.
             pinned: whether to allocate page-locked host memory.
+
+        Raises:
+            OptionError: there is not enough memory.
+            DeviceError: the device does not exist, or there is no GPU that page-locked memory is for.
         """
+        n_rows, device = checked_integer("n_rows", n_rows), usable_device(device)
+        if device.type == "cpu":
+            check_memory("n_rows", n_rows, "the transitions of a batch", self.row_bytes)
+        if pinned and not torch.cuda.is_available():
+            raise DeviceError("pinned=True needs a CUDA device, and torch finds none; use pinned=False")
         whole = [
             torch.zeros((n_rows, *each.shape), dtype=each.torch_dtype, device=device, pin_memory=pinned)
             for each in self.fields
@@ -320,8 +352,12 @@ def _host_array(value: Rows) -> np.ndarray:
     return value.numpy(force=True)  # takes several times as long
 
 
-def _flat(observation: NestedRows) -> Mapping[str, Rows]:
-    for each in observation.values():
+def _flat(name: str, observation: NestedRows) -> Mapping[str, Rows]:
+    try:
+        values = observation.values()
+    except (AttributeError, RuntimeError):  # RuntimeError: a tensor that is not sparse
+        refuse_observation(name, observation)
+    for each in values:
         if type(each) not in _ROWS and isinstance(each, Mapping):
             return flat_values(observation)
     return observation  # type: ignore[return-value]

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 import weakref
-from collections.abc import Mapping
 from pathlib import Path
 from typing import NoReturn
 
 import torch
 from gymnasium import spaces
 
-from sensorium._arguments import checked
+from sensorium._arguments import checked, checked_flag
 from sensorium._system import check_memory
 from sensorium.entities import kernels, memory_files
 from sensorium.entities.device import usable_device
@@ -104,7 +103,7 @@ class Memory:
         seed: int,
     ) -> None:
         n_envs = checked_integer("n_envs", n_envs, lower=1)
-        writers = checked_integer("writers", writers, lower=1)
+        writers, shared = checked_integer("writers", writers, lower=1), checked_flag("shared", shared)
         capacity = checked_integer("capacity", capacity, lower=1)
         seed = checked_integer("seed", seed)
         if capacity < writers * n_envs:
@@ -197,9 +196,6 @@ class Memory:
                 Values of a memory on a GPU are not validated, since that would synchronise.
         """
         writer = self._check_writer()
-        for name, given in (("observation", observation), ("next_observation", next_observation)):
-            if not isinstance(given, Mapping):
-                raise OptionError(f"{name} must be a mapping of key -> (B, ...) values, got {given!r:.80}")
         values = self.layout.collect(observation, action, reward, next_observation, terminated, truncated)
         self._rings.write(writer, values)
 
@@ -233,7 +229,7 @@ class Memory:
 
     def batch(self, batch_size: int) -> Transitions:
         """Return an empty batch to pass to :meth:`sample` as ``out``."""
-        checked_integer("batch_size", batch_size, lower=1)
+        batch_size = checked_integer("batch_size", batch_size, lower=1)
         if self.device.type == "cpu":
             check_memory("batch_size", batch_size, "the transitions of a batch", self.layout.row_bytes)
         return self.layout.batch(batch_size, self.device)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, TypeAlias
+from typing import Any, NoReturn, TypeAlias
 
 import numpy as np
 from gymnasium import spaces
@@ -40,14 +40,47 @@ def same_shapes(one: spaces.Dict, other: spaces.Dict) -> bool:
 
 
 def flat_values(observation: Mapping[str, Any], name: str = "") -> dict[str, Any]:
-    """Return the values of a nested observation, by the names of :func:`flat_space`."""
+    """Return the values of a nested observation, by the names of :func:`flat_space`.
+
+    Raises:
+        OptionError: it is not a mapping.
+    """
     result: dict[str, Any] = {}
-    for key, inner in observation.items():
+    try:
+        items = observation.items()
+    except AttributeError:
+        refuse_observation("observation", observation)
+    for key, inner in items:
         path = f"{name}.{key}" if name else key
         result |= flat_values(inner, path) if isinstance(inner, Mapping) else {path: inner}
     return result
 
 
 def flat_observation(observation: Mapping[str, Any]) -> dict[str, np.ndarray]:
-    """Return the values of a nested observation as arrays, by the names of :func:`flat_space`."""
-    return {name: np.asarray(value) for name, value in flat_values(observation).items()}
+    """Return the values of a nested observation as arrays, by the names of :func:`flat_space`.
+
+    Raises:
+        OptionError: it is not a mapping, or one of its values cannot be an array.
+    """
+    flat = flat_values(observation)
+    return {name: value if type(value) is np.ndarray else _array(name, value) for name, value in flat.items()}
+
+
+def flat_rows_of(observation: Mapping[str, Any]) -> dict[str, Rows]:
+    """Return what :func:`flat_observation` returns, but tensors stay tensors."""
+    flat = flat_values(observation)
+    return {
+        name: value if isinstance(value, np.ndarray | Tensor) else _array(name, value) for name, value in flat.items()
+    }
+
+
+def refuse_observation(name: str, value: object) -> NoReturn:
+    """Raise OptionError for an argument that is not an observation."""
+    raise OptionError(f"{name} must be a mapping of key -> (B, ...) values, got {value!r:.80}")
+
+
+def _array(name: str, value: object) -> np.ndarray:
+    try:
+        return np.asarray(value)
+    except (TypeError, ValueError, RuntimeError) as error:  # RuntimeError: a tensor that requires a gradient
+        raise OptionError(f"the observation {name!r} must be an array of numbers: {error}") from error

@@ -150,7 +150,8 @@ class Rings:
 
     def held(self) -> np.ndarray:
         """Return the number of rows that each ring holds, (writers,). They are the first rows of the ring."""
-        slots = np.clip(self.counters[:, WRITTEN] - self.counters[:, BASE], 0, self.n_slots)
+        # not np.clip, which leaves objects that refer to each other until the next garbage collection (NumPy 2.4)
+        slots = np.minimum(np.maximum(self.counters[:, WRITTEN] - self.counters[:, BASE], 0), self.n_slots)
         return slots * self.n_envs
 
     def writes(self, writer: int) -> int:

@@ -11,19 +11,20 @@ import numpy as np
 import torch
 from gymnasium import spaces
 
-from sensorium._arguments import checked
+from sensorium._arguments import checked, checked_flag
 from sensorium.entities.brain import TransitionSource
 from sensorium.entities.device import usable_device
-from sensorium.entities.nesting import Rows, flat_values
+from sensorium.entities.experience_layout import ExperienceLayout
+from sensorium.entities.nesting import Rows, flat_rows_of
+from sensorium.entities.sac_header import FORMAT, read_header
 from sensorium.entities.sac_inputs import VECTOR, NetworkInputs
 from sensorium.entities.sac_options import SACOptions
 from sensorium.entities.sb3_adapters import NormedReLU, ReplayAdapter, SpacesEnv
 from sensorium.errors import DatasetError, OptionError
-from sensorium.files import write_whole
+from sensorium.files import explain_errors, write_whole
+from sensorium.options import checked_integer
 from sensorium.suites.observation import PRIVILEGED
 
-_FORMAT = "sensorium-sac"
-_VERSIONS = (2, 3, 4)
 _STATISTICS = {"": VECTOR, PRIVILEGED: PRIVILEGED + VECTOR}
 """Prefix of the names of running statistics in files -> input of the networks."""
 _DEVICE_RANDOM = "random_on_device"
@@ -136,6 +137,7 @@ class SACMLPBrain:
             device=device,
         )
         self._sac.set_logger(Logger(None, []))
+        self._layout = ExperienceLayout.of(observation_space, action_space)
         self._rng = torch.Generator(device="cpu").manual_seed(options.seed)
         # for observations that are tensors on a GPU, which are not copied to the host
         self._device_rng = self._rng if self.device.type == "cpu" else torch.Generator(self.device)
@@ -157,23 +159,24 @@ class SACMLPBrain:
             OptionError: the observation lacks something, or has another shape; or the networks return NaN, which is
                 not checked on a GPU.
         """
-        one = {name: value[None] for name, value in _flat(observation).items()}
+        one = {name: value[None] for name, value in flat_rows_of(observation).items()}
         return self._decide(one, deterministic)[0]
 
     def decide_batch(self, observation: Mapping[str, Any], deterministic: bool = False) -> Rows:
         """Return the actions (B, n) for the observations of B envs; arguments as of :meth:`decide`."""
-        return self._decide(_flat(observation), deterministic)
+        return self._decide(flat_rows_of(observation), deterministic)
 
     def _decide(self, observation: dict[str, Rows], deterministic: bool) -> Rows:
+        deterministic = checked_flag("deterministic", deterministic)
         policy, as_tensor = self._sac.policy, any(isinstance(value, torch.Tensor) for value in observation.values())
         rng = self._device_rng if as_tensor else self._rng
         policy.set_training_mode(False)
         with torch.no_grad():
             try:
                 inputs = self._inputs.of_actor({name: torch.as_tensor(value) for name, value in observation.items()})
-            except (KeyError, RuntimeError) as error:
-                raise OptionError(self._inputs.mismatch(observation) or str(error)) from error
-            mean, log_std, _ = policy.actor.get_action_dist_params(inputs)
+                mean, log_std, _ = policy.actor.get_action_dist_params(inputs)
+            except (LookupError, TypeError, ValueError, RuntimeError) as error:
+                self._inputs.refuse(observation, self._inputs.actor_names, error)
             if not deterministic:
                 noise = torch.randn(mean.shape, generator=rng, device=rng.device).to(mean)
                 mean = mean + log_std.exp() * noise
@@ -193,11 +196,24 @@ class SACMLPBrain:
     # -- learning -----------------------------------------------------------------------------------------------------
 
     def observe(self, observation: Mapping[str, Any]) -> None:
-        """Update the running mean and standard deviation with the observations of B envs."""
-        self._inputs.observe(_flat(observation))
+        """Update the running mean and standard deviation with the observations of B envs.
 
+        Raises:
+            OptionError: the observation lacks something, also of what is privileged, or has another shape.
+        """
+        self._inputs.observe(flat_rows_of(observation))
+
+    @checked
     def learn(self, memory: TransitionSource, gradient_steps: int) -> dict[str, float]:
-        """Take gradient steps on batches of a memory, and return the losses and the temperature."""
+        """Take gradient steps on batches of a memory, and return the losses and the temperature.
+
+        Raises:
+            OptionError: the memory is empty, or is for other spaces.
+        """
+        gradient_steps = checked_integer("gradient_steps", gradient_steps, lower=1)
+        layout = getattr(memory, "layout", self._layout)
+        if layout != self._layout:
+            raise OptionError(f"memory must have the fields of the brain's spaces, {self._layout}, got {layout}")
         self._sac.replay_buffer = ReplayAdapter(memory, self._inputs.of_all, self._normalized_actions)
         with torch.random.fork_rng():  # Stable-Baselines3 draws from torch's global generator: restore it afterwards
             torch.manual_seed(self._options.seed * 1_000_003 + self._sac._n_updates)
@@ -206,15 +222,21 @@ class SACMLPBrain:
 
     # -- files --------------------------------------------------------------------------------------------------------
 
+    @checked
     def save(self, folder: str | Path) -> None:
-        """Write ``brain.safetensors`` and ``brain.json``: networks, optimizers, normalisation and random state."""
+        """Write ``brain.safetensors`` and ``brain.json``: networks, optimizers, normalisation and random state.
+
+        Raises:
+            DatasetError: the files cannot be written.
+        """
         from safetensors.torch import save
 
         folder = Path(folder)
-        folder.mkdir(parents=True, exist_ok=True)
+        with explain_errors(folder):
+            folder.mkdir(parents=True, exist_ok=True)
         write_whole(folder / "brain.safetensors", save(self._tensors()))
         header = {
-            "format": _FORMAT,
+            "format": FORMAT,
             "version": self._version(),
             "options": self._options.model_dump(
                 mode="json", exclude=None if self._options.privileged else {"privileged"}
@@ -233,6 +255,7 @@ class SACMLPBrain:
             return 4
         return 3 if self._options.layer_norm else 2
 
+    @checked
     def restore(self, folder: str | Path) -> None:
         """Restore a saved brain.
 
@@ -244,7 +267,7 @@ class SACMLPBrain:
         from safetensors.torch import load_file
 
         folder = Path(folder)
-        header = _read_header(folder)
+        header = read_header(folder)
         try:
             tensors = load_file(folder / "brain.safetensors", device=str(self.device))
         except (OSError, SafetensorError) as error:
@@ -291,7 +314,7 @@ class SACMLPBrain:
     ) -> SACMLPBrain:
         """Return a saved brain, for the same spaces; raises as :meth:`restore`."""
         try:
-            options = SACOptions(**_read_header(Path(folder))["options"])
+            options = SACOptions(**read_header(Path(folder))["options"])
         except OptionError as error:
             raise DatasetError(f"the brain in {folder} has options that this version does not know: {error}") from None
         brain = cls(observation_space, action_space, **options.model_dump(), device=device)
@@ -366,33 +389,3 @@ class SACMLPBrain:
                 if parts[:2] == ["optimizer", kind]:
                     state["state"].setdefault(int(parts[2]), {})[parts[3]] = value
             optimizer.load_state_dict(state)
-
-
-def _flat(observation: Mapping[str, Any]) -> dict[str, Rows]:
-    """Return a nested observation by dotted names; tensors stay tensors, anything else becomes arrays."""
-    flat = flat_values(observation)
-    return {name: value if isinstance(value, torch.Tensor) else np.asarray(value) for name, value in flat.items()}
-
-
-def _is_names(value: object) -> bool:
-    return isinstance(value, list) and all(isinstance(name, str) for name in value)
-
-
-def _read_header(folder: Path) -> dict[str, Any]:
-    """Return the contents of ``brain.json``."""
-    path = folder / "brain.json"
-    if not path.is_file():
-        raise DatasetError(f"{folder} holds no brain: brain.json is missing")
-    try:
-        header = json.loads(path.read_bytes())
-    except ValueError as error:
-        raise DatasetError(f"{path} cannot be read: {error}") from None
-    required = ("options", "spaces", "observed", "updates")
-    known = isinstance(header, dict) and header.get("format") == _FORMAT and header.get("version") in _VERSIONS
-    if not known or any(name not in header for name in required):
-        raise DatasetError(f"{path} is not a brain that this version can read")
-    lists = [header.get("actor", []), header.get("float_images", [])]
-    kinds = {"options": dict, "spaces": dict, "observed": int | float, "updates": int}
-    if any(not isinstance(header[name], kind) for name, kind in kinds.items()) or not all(map(_is_names, lists)):
-        raise DatasetError(f"{path} is damaged: a value has another type; restore it from a backup")
-    return header

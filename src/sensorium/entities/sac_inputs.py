@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import torch
@@ -23,6 +23,8 @@ _MIN_PIXELS = 36
 """Minimum size of an image along its shorter side, pixels: the CNN needs it."""
 _MAX_CHANNELS = 4
 """Maximum number of channels of a float image."""
+_NUMBERS = "fiub"
+"""Kinds of the dtypes of numbers."""
 _FAR = 1e6
 """Value of infinite pixels, before they are scaled."""
 
@@ -109,26 +111,64 @@ class NetworkInputs:
 
     def observe(self, observation: Mapping[str, Rows]) -> None:
         """Update the running mean and standard deviation of the vectors with the observations of B envs."""
-        for key, names in self._vectors.items():
-            values = [observation[name].reshape(len(observation[name]), -1) for name in names]
-            tensors = [value for value in values if isinstance(value, torch.Tensor)]
-            if len(tensors) == len(values):
-                self.normalizers[key].update_tensors(torch.cat(tensors, dim=1))
+        try:
+            vectors = {key: self._vector(key, observation) for key in self._vectors}
+            for name in self._images.values():
+                if observation[name].shape[1:] != self.boxes[name].shape:
+                    raise ValueError(name)
+        except (LookupError, TypeError, ValueError, RuntimeError) as error:
+            self.refuse(observation, list(self.boxes), error)
+        for key, vector in vectors.items():  # once all of them are known to fit
+            if isinstance(vector, torch.Tensor):
+                self.normalizers[key].update_tensors(vector)
             else:
-                self.normalizers[key].update(np.concatenate([np.asarray(value) for value in values], axis=1))
+                self.normalizers[key].update(vector)
 
-    def mismatch(self, observation: Mapping[str, Rows]) -> str:
-        """Return what the actor misses in the observation of several envs, or an empty string."""
-        for name in self.actor_names:
+    def _vector(self, key: str, observation: Mapping[str, Rows]) -> Rows:
+        """Return the observations of an input as one vector (B, k) of numbers."""
+        values = [observation[name].reshape(len(observation[name]), -1) for name in self._vectors[key]]
+        tensors = [value for value in values if isinstance(value, torch.Tensor)]
+        vector: Rows
+        if len(tensors) == len(values):
+            vector = torch.cat(tensors, dim=1)
+        else:
+            vector = np.concatenate([np.asarray(value) for value in values], axis=1)
+            if vector.dtype.kind not in _NUMBERS:
+                raise TypeError(vector.dtype)
+        if vector.shape[1:] != self.space.spaces[key].shape:
+            raise ValueError(vector.shape)
+        return vector
+
+    def refuse(self, observation: Mapping[str, Rows], names: Sequence[str], error: Exception) -> NoReturn:
+        """Raise an error that says which observation of several envs caused an error.
+
+        Args:
+            observation: by dotted name.
+            names: names of the observations that are needed.
+            error: the error, which is raised again if it has another cause and is no wrong value.
+
+        Raises:
+            OptionError: an observation is missing, or has another shape or type.
+        """
+        rows: dict[str, int] = {}
+        for name in names:
             box = self.boxes[name]
             if name not in observation:
-                return f"the observation lacks {name!r}; it has {shorten(observation)}"
-            shape = observation[name].shape[1:]
-            if shape != box.shape:
-                return (
-                    f"{name!r} must have shape {box.shape} in each env, got {shape}; use decide_batch for several envs"
-                )
-        return ""
+                raise OptionError(f"the observation lacks {name!r}; it has {shorten(observation)}") from error
+            value = observation[name]
+            if isinstance(value, np.ndarray) and value.dtype.kind not in _NUMBERS:
+                raise OptionError(f"the observation {name!r} must be numbers, got {value!r:.80}") from error
+            shape = tuple(value.shape)
+            if not shape or shape[1:] != box.shape:
+                one, several = "; use decide for one env", "; use decide_batch for several envs"
+                hint = one if shape == box.shape else several if shape[2:] == box.shape else ""
+                raise OptionError(f"{name!r} must have shape {box.shape} in each env, got {shape[1:]}{hint}") from error
+            rows[name] = len(value)
+        if len(set(rows.values())) > 1:
+            raise OptionError(f"the observations must have the same number of envs, got {rows}") from error
+        if isinstance(error, RuntimeError):  # for example too little memory
+            raise error
+        raise OptionError(f"the observation cannot be used: {error}") from error
 
 
 def _check_space(space: spaces.Space[Any]) -> None:

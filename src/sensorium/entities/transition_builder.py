@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from sensorium._arguments import checked
+from sensorium._arguments import as_array, checked
+from sensorium.entities.argument_values import checked_mask
 from sensorium.entities.memory_choice import AnyMemory
-from sensorium.entities.nesting import flat_observation
-from sensorium.errors import OptionError
+from sensorium.entities.nesting import Rows, flat_observation
+from sensorium.errors import OptionError, shorten
 
 
 class TransitionBuilder:
@@ -57,6 +58,7 @@ class TransitionBuilder:
             "truncated": first[-1],
         }
         self._begun = [np.zeros((rows, *field.shape), field.dtype) for field in layout.fields[: count + 1]]
+        self._shapes = [block.shape for block in self._begun[:-1]]
         self._reward = np.zeros(rows, np.float32)
         self._open = np.zeros(rows, bool)
 
@@ -69,22 +71,29 @@ class TransitionBuilder:
             due: (B,) bool, the envs that decide.
 
         Raises:
-            OptionError: the number of rows is not that of the memory's envs.
+            OptionError: the number of rows is not that of the memory's envs, or an observation does not fit.
         """
-        flat = flat_observation(observation)
-        self._check_rows(len(action))
-        for block, value in zip(self._begun, (*(flat[key] for key in self._keys), action), strict=True):
-            block[due] = value[due]
+        due, action = checked_mask("due", due), as_array(action)
+        self._check_rows(len(due))
+        values = [*self._fitting(observation), action]
+        if action.shape != self._begun[-1].shape:
+            raise OptionError(f"action must have shape {self._begun[-1].shape}, got {action.shape}")
+        try:
+            for block, value in zip(self._begun, values, strict=True):
+                block[due] = value[due]
+        except (TypeError, ValueError) as error:  # they are no numbers
+            self._open[due] = False
+            raise OptionError(f"observations must be numbers: {error}") from error
         self._reward[due] = 0.0
         self._open |= due
 
     def add_step(
         self,
-        reward: np.ndarray,
+        reward: Rows,
         observation: Mapping[str, Any],
-        terminated: np.ndarray,
-        truncated: np.ndarray,
-        due: np.ndarray,
+        terminated: Rows,
+        truncated: Rows,
+        due: np.ndarray | None = None,
     ) -> None:
         """Add the result of a step of all B envs, and store the transitions that it completes.
 
@@ -92,24 +101,37 @@ class TransitionBuilder:
             reward: (B,).
             observation: observation after the step; for episodes that ended in it, their last observation.
             terminated, truncated: (B,) bool.
-            due: (B,) bool, the envs that decide next.
+            due: (B,) bool, the envs that decide next. Default: all.
 
         Raises:
-            OptionError: a reward is not finite, or the number of rows is not that of the memory's envs.
+            OptionError: a reward is not finite, the number of rows is not that of the memory's envs, or an observation
+                does not fit. Nothing is stored.
         """
+        reward = as_array(reward)
+        if reward.ndim != 1 or reward.dtype.kind not in "fiub":
+            raise OptionError(f"reward must be numbers of shape ({self.n_envs},), got {reward!r:.80}")
         self._check_rows(len(reward))
         if not np.isfinite(reward).all():
             raise OptionError(f"rewards must be finite, got {reward[~np.isfinite(reward)][0]}")
-        self._reward += reward
-        complete = self._open & (due | terminated | truncated)
-        n_new = int(complete.sum())
+        terminated = checked_mask("terminated", terminated, self.n_envs)
+        truncated = checked_mask("truncated", truncated, self.n_envs)
+        if due is None:
+            complete = self._open.copy()
+        else:
+            complete = self._open & (checked_mask("due", due, self.n_envs) | terminated | truncated)
+        n_new = int(np.count_nonzero(complete))
         if not n_new:
+            self._reward += reward
             return
-        flat = flat_observation(observation)
-        values = (*self._begun, self._reward, *(flat[key] for key in self._keys), terminated, truncated)
+        total = self._reward + reward
+        values = (*self._begun, total, *self._fitting(observation), terminated, truncated)
         start, stop = self._n_waiting, self._n_waiting + n_new
-        for block, value in zip(self._waiting, values, strict=True):
-            block[start:stop] = value[complete]
+        try:
+            for block, value in zip(self._waiting, values, strict=True):
+                block[start:stop] = value[complete]
+        except (TypeError, ValueError) as error:
+            raise OptionError(f"observations must be numbers: {error}") from error
+        self._reward[:] = total
         self._open &= ~complete
         rows = self.n_envs
         if stop >= rows:
@@ -122,6 +144,23 @@ class TransitionBuilder:
     def discard(self, envs: np.ndarray | slice) -> None:
         """Discard the open transitions of envs whose episodes are reset."""
         self._open[envs] = False
+
+    def _fitting(self, observation: Mapping[str, Any]) -> list[np.ndarray]:
+        """Return the values of an observation in the order of the memory's fields.
+
+        Raises:
+            OptionError: one is missing, or has another shape.
+        """
+        flat = flat_observation(observation)
+        try:
+            values = [flat[key] for key in self._keys]
+        except KeyError as error:
+            raise OptionError(f"the observation lacks {error}; it has {shorten(flat)}") from None
+        if [value.shape for value in values] != self._shapes:
+            for key, value, shape in zip(self._keys, values, self._shapes, strict=True):
+                if value.shape != shape:
+                    raise OptionError(f"the observation {key!r} must have shape {shape}, got {value.shape}")
+        return values
 
     def _check_rows(self, rows: int) -> None:
         if rows != self.n_envs:

@@ -6,6 +6,7 @@ import io
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
+from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ from numpy.typing import ArrayLike
 from sensorium import _notebook
 from sensorium._arguments import checked, checked_numbers
 from sensorium.errors import OptionError, did_you_mean
+from sensorium.options import checked_integer
 from sensorium.pipeline.imperfections import TWINS
 from sensorium.sensors.channels import channels, short_forms
 
@@ -45,6 +47,8 @@ _ONE_NUMBER = ("rate", "delay", "jitter", "dropout", "drift_time", "outliers", "
 """Options that take one number, not one per axis."""
 _FIXED = ("rate", "saturation", "resolution", "filter_order", "max_delay")
 """Options that :meth:`Twin.sample` does not vary: properties of the electronics, equal in all specimens."""
+_MAX_ENVS = 2**24
+"""Max number of envs of :meth:`Twin.sample`."""
 _LATENCY = ("delay", "jitter")
 _TIMING = ("rate", "jitter", "dropout")
 """Options that do not depend on the unit of the readings."""
@@ -197,8 +201,9 @@ class Twin:
             fitted.pop(name, None)
             fitted.pop(name.removesuffix(last) + TWINS.get(last, last), None)
         if "max_delay" in fitted:  # a latency that was given may be longer than the fitted one
-            late = sum(float(placement.get(name, fitted.get(name, 0.0))) for name in _LATENCY)
-            fitted["max_delay"] = max(fitted["max_delay"], late)
+            late = [placement.get(name, fitted.get(name, 0.0)) for name in _LATENCY]
+            late = [one for one in late if isinstance(one, Real)]  # the options refuse others
+            fitted["max_delay"] = max(fitted["max_delay"], float(sum(late)))
         return self.options_type()(**fitted, **placement)
 
     def imperfections(self) -> dict[str, Any]:
@@ -238,14 +243,13 @@ class Twin:
             Option -> (envs, axes) or (envs, 1), and (envs, 3, 3) for axis matrices; float64.
 
         Raises:
-            OptionError: ``envs`` is less than 1.
+            OptionError: ``envs`` is not an integer >= 1, or ``seed`` not one >= 0.
 
         Example:
             >>> imu.set(**twin.sample(envs=scene.n_envs, seed=1))
         """
-        if envs < 1:
-            raise OptionError(f"Twin.sample: envs must be >= 1, got {envs}")
-        rng, kept, result = np.random.default_rng(seed), self.imperfections(), {}
+        envs = checked_integer("Twin.sample: envs", envs, 1, _MAX_ENVS)
+        rng, kept, result = np.random.default_rng(checked_integer("Twin.sample: seed", seed)), self.imperfections(), {}
         for name, one in self._fitted().items():
             last = self._field(name)
             if name not in kept or last in _FIXED:
@@ -262,8 +266,13 @@ class Twin:
         self._keep_possible(result, kept)
         return {name: torch.as_tensor(value) for name, value in result.items()}
 
+    @checked
     def save(self, path: str | Path) -> Path:
         """Write a preset with its provenance, which ``sn.presets.load(path)`` reads.
+
+        Raises:
+            OptionError: ``path`` does not end in .yaml.
+            DatasetError: the file cannot be written.
 
         Example:
             >>> twin.save("my_imu.yaml")

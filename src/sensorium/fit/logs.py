@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import ArrayLike
 
-from sensorium._arguments import checked
+from sensorium._arguments import checked, checked_rows
 from sensorium.errors import OptionError, did_you_mean, shorten
 from sensorium.fit import log_files
 from sensorium.fit.field_names import ALIASES, RATE_NAMES, channel_of, factor, group_columns, split_unit
@@ -55,9 +55,16 @@ class SensorLog:
         return float(np.ptp(self.time)) if len(self) else 0.0
 
     def part(self, rows: slice | np.ndarray) -> SensorLog:
-        """Return some rows of the log: a slice, a mask or indices."""
+        """Return some rows of the log: a slice, a mask or indices.
+
+        Raises:
+            OptionError: ``rows`` is of another type.
+            IndexRangeError: there is no such row.
+        """
+        rows = checked_rows(self.source, "row", rows, len(self))
         return replace(self, time=self.time[rows], channels={name: all_[rows] for name, all_ in self.channels.items()})
 
+    @checked
     def need(self, channel: str) -> np.ndarray:
         """Return the readings of a channel, (n, k).
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -15,6 +15,7 @@ from sensorium.fit.logs import LogSource, SensorLog, as_log
 from sensorium.fit.problems import Problem
 from sensorium.fit.sampling import dropped_repeats, interpolation_step
 from sensorium.fit.splines import SmoothingSpline
+from sensorium.options import checked_integer
 
 MAX_GAP = 0.1
 """Longest gap in a pose log that a spline bridges, s."""
@@ -102,25 +103,26 @@ class SignalReference:
         return self.spline.time
 
     def __call__(self, t: ArrayLike, derivative: int = 0) -> Expected:
-        """Return the signal or a derivative at times (n,) s, with its error; NaN in gaps."""
-        times = np.asarray(t, np.float64)
-        values = np.where(self.valid(times)[:, None], self.smooth(times, derivative), np.nan)
-        return Expected(values, self.level(times)[:, None] * self.spline.std(derivative))
+        """Return the signal or its derivative 1 or 2 at times (n,) s, with its error; NaN in gaps."""
+        values = np.where(self.valid(t)[:, None], self.smooth(t, derivative), np.nan)
+        return Expected(values, self.level(t)[:, None] * self.spline.std(derivative))
 
-    def level(self, t: np.ndarray) -> np.ndarray:
+    def level(self, t: ArrayLike) -> np.ndarray:
         """Return the noise around times (n,) s, relative to that of the whole reference, (n,)."""
-        return np.interp(t, *self._level)
+        return np.interp(checked_numbers("t", t, ("n",)), *self._level)
 
-    def smooth(self, t: np.ndarray, derivative: int = 0) -> np.ndarray:
+    def smooth(self, t: ArrayLike, derivative: int = 0) -> np.ndarray:
         """Return the spline at times (n,) s, also in gaps, (n, k)."""
+        t, derivative = checked_numbers("t", t, ("n",)), checked_integer("derivative", derivative, 0, 2)
         values = self.spline(t, derivative)
         if self.interpolated is not None:
             # linear interpolation adds h² / 12 times the second derivative on average: it cuts corners
             values -= self.interpolated**2 / 12 * self.spline(t, derivative + 2)
         return values
 
-    def valid(self, t: np.ndarray) -> np.ndarray:
+    def valid(self, t: ArrayLike) -> np.ndarray:
         """Return at which times the reference has samples on both sides, (n,) bool."""
+        t = checked_numbers("t", t, ("n",))
         margin = 0.5 / self.spline.cutoff  # the error of a spline grows towards its ends
         inside = (t >= self.time[0] + margin) & (t <= self.time[-1] - margin)
         for start, stop in self.gaps:
@@ -228,30 +230,30 @@ class PoseReference:
 
     def orientation(self, t: np.ndarray) -> np.ndarray:
         """Return unit quaternions (w, x, y, z), (n, 4), also in gaps."""
-        turns = self._turn.smooth(np.asarray(t, np.float64))
+        turns = self._turn.smooth(t)
         return np.asarray(turns / np.linalg.norm(turns, axis=1, keepdims=True))
 
     def position(self, t: np.ndarray) -> np.ndarray:
         """Return positions, (n, 3) m, also in gaps."""
-        return self._positions().smooth(np.asarray(t, np.float64))
+        return self._positions().smooth(t)
 
     def acceleration(self, t: np.ndarray) -> np.ndarray:
         """Return accelerations in the world, (n, 3) m/s², also in gaps."""
-        return self._positions().smooth(np.asarray(t, np.float64), 2)
+        return self._positions().smooth(t, 2)
 
     def angular_rate(self, t: np.ndarray) -> Expected:
         """Return the angular rate in the body frame at times (n,) s, (n, 3) rad/s; NaN in gaps."""
-        times = np.asarray(t, np.float64)
+        times = checked_numbers("t", t, ("n",))
         values = np.where(self._turn.valid(times)[:, None], self._rotation(times, 1), np.nan)
         return Expected(values, self._turn.level(times)[:, None] * self._turn_noise * self._turn.spline.gain(1))
 
     def smooth_angular_rate(self, t: np.ndarray) -> np.ndarray:
         """Return the angular rate in the body frame, (n, 3) rad/s, also in gaps."""
-        return self._rotation(np.asarray(t, np.float64), 1)
+        return self._rotation(t, 1)
 
     def angular_acceleration(self, t: np.ndarray) -> np.ndarray:
         """Return the angular acceleration in the body frame, (n, 3) rad/s², also in gaps."""
-        return self._rotation(np.asarray(t, np.float64), 2)
+        return self._rotation(t, 2)
 
     def specific_force(
         self, t: np.ndarray, gravity: ArrayLike = units.STANDARD_GRAVITY, lever: ArrayLike | None = None
@@ -265,15 +267,16 @@ class PoseReference:
             lever: position of the accelerometer relative to the tracked point, in the body frame, (3,) m.
 
         Raises:
-            OptionError: the reference has no positions.
+            OptionError: the reference has no positions, or an argument has another shape.
         """
-        times, place = np.asarray(t, np.float64), self._positions()
-        up = np.asarray(gravity, np.float64)
-        up = np.array([0.0, 0, float(up)]) if up.ndim == 0 else up
+        times, place = checked_numbers("t", t, ("n",)), self._positions()
+        up = checked_numbers("gravity", gravity, finite=True)
+        up = checked_numbers("gravity", [0.0, 0.0, up] if up.ndim == 0 else up, (3,))
+        arm = np.zeros(3) if lever is None else checked_numbers("lever", lever, (3,), finite=True)
         back = poses.conjugate(self.orientation(times))
         values = poses.rotate(back, place.smooth(times, 2) + up)
         if lever is not None:
-            values = values + self.lever_matrix(times) @ np.asarray(lever, np.float64)
+            values = values + self.lever_matrix(times) @ arm
         values = np.where(self.valid(times)[:, None], values, np.nan)
         shake = float(np.sqrt(np.mean(place.spline.std(2) ** 2))) * place.level(times)
         noise = np.hypot(shake, self._tilt(times) * float(np.linalg.norm(up)))
@@ -281,13 +284,14 @@ class PoseReference:
 
     def lever_matrix(self, t: np.ndarray) -> np.ndarray:
         """Return K, (n, 3, 3) 1/s²: a lever arm r in the body frame adds K r to the specific force."""
-        rate, change = self._rotation(t, 1), self._rotation(t, 2)
+        times = checked_numbers("t", t, ("n",))
+        rate, change = self._rotation(times, 1), self._rotation(times, 2)
         turn = _cross_matrix(rate)
         return _cross_matrix(change) + turn @ turn
 
     def magnetic_field(self, t: np.ndarray, field: ArrayLike) -> Expected:
         """Return a constant field of the world, (3,), in the body frame at times (n,) s, (n, 3); NaN in gaps."""
-        times, world = np.asarray(t, np.float64), np.asarray(field, np.float64)
+        times, world = checked_numbers("t", t, ("n",)), checked_numbers("field", field, (3,), finite=True)
         values = poses.rotate(poses.conjugate(self.orientation(times)), world)
         values = np.where(self._turn.valid(times)[:, None], values, np.nan)
         noise = self._tilt(times) * float(np.linalg.norm(world))
@@ -379,7 +383,7 @@ def as_reference(source: object, quat_order: str = "wxyz") -> PoseReference | Se
     """
     if isinstance(source, PoseReference | SensorReference):
         return source
-    log = as_log(_as_source(source))
+    log = as_log(cast("LogSource", source))  # as_log checks its type
     if "quat" in log.channels:
         return PoseReference(log.time, log.channels["quat"], log.channels.get("pos"), quat_order)
     if {"gyro", "acc", "mag"} & log.channels.keys():
@@ -387,10 +391,6 @@ def as_reference(source: object, quat_order: str = "wxyz") -> PoseReference | Se
     raise OptionError(
         f"reference: {log.source} has neither 'quat' nor 'gyro', 'acc' or 'mag'; it has {', '.join(log.channels)}"
     )
-
-
-def _as_source(source: object) -> LogSource:
-    return source  # type: ignore[return-value]  # as_log checks its type
 
 
 def _cross_matrix(vectors: np.ndarray) -> np.ndarray:

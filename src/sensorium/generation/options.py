@@ -67,10 +67,10 @@ class GenerateOptions(Options):
             raise ValueError(f"robot must be a name or a robot object, got {values['robot']!r}")
         if isinstance(values.get("rig"), str | os.PathLike):
             values = {**values, "rig": SensorRig.load(values["rig"])}
-        if not values.get("robot") and values.get("task") in {**TASKS, **TENSOR_TASKS}:
+        if not values.get("robot") and str(values.get("task")) in {**TASKS, **TENSOR_TASKS}:
             robot = policy_robot(str(values.get("policy", "planner"))) or default_robot(values["task"])
             values = {**values, "robot": robot}
-        if values.get("policy") == "random":
+        if isinstance(values.get("policy"), str) and values["policy"] == "random":
             values = {"successes_only": False, **values}
         return values
 

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from sensorium._arguments import checked
+from sensorium._arguments import checked, checked_index, checked_rows
 from sensorium.errors import DatasetError, OptionError, did_you_mean, shorten
 from sensorium.logs.message_arrays import column, text_column
 
@@ -31,6 +31,9 @@ class TopicLog:
         fields: path -> array; numbers only. Values whose length differs between messages are a list of arrays, and
             elements that some messages lack ("transforms.1...") are None in it.
         texts: path -> strings, (n,); None for messages that lack them.
+
+    Raises:
+        OptionError: the times, a field or a text do not have one row per message.
     """
 
     @checked
@@ -46,13 +49,23 @@ class TopicLog:
         self.name, self.message = name, message
         self.capture, self.arrival = capture, arrival
         self.fields, self.texts = dict(fields), dict(texts or {})
+        for what, times in (("capture", capture), ("arrival", arrival)):
+            if times.dtype.kind not in "fiu" or times.ndim != 1 or len(times) != len(capture):
+                raise OptionError(f"{name}: {what} must be one time per message, (n,) s, got {times!r:.80}")
+        for path, values in (*self.fields.items(), *self.texts.items()):
+            rows = values.shape[:1] if isinstance(values, np.ndarray) else _length(values)
+            if rows != (len(self),):
+                raise OptionError(
+                    f"{name}: {path!r} must have one row for each of the {len(self)} messages, got {values!r:.80}"
+                )
 
     def __len__(self) -> int:
         return len(self.arrival)
 
-    def __contains__(self, path: str) -> bool:
-        return path in self.fields or f"{path}.x" in self.fields
+    def __contains__(self, path: object) -> bool:
+        return isinstance(path, str) and (path in self.fields or f"{path}.x" in self.fields)
 
+    @checked
     def __getitem__(self, path: str) -> Any:
         if path in self.fields:
             return self.fields[path]
@@ -136,7 +149,12 @@ class TopicLog:
         return 1.0 / middle if middle > 0 else 0.0
 
     def message_at(self, row: int) -> dict[str, Any]:
-        """Return one message as a dict with the fields of its type, nested as in ROS."""
+        """Return one message as a dict with the fields of its type, nested as in ROS.
+
+        Raises:
+            IndexRangeError: there is no such message.
+        """
+        row = checked_index(self.name, "message", row, len(self))
         found: dict[str, Any] = {}
         for path, values in (*self.fields.items(), *self.texts.items()):
             if values[row] is None:  # a sequence of this message is shorter than those of others
@@ -154,8 +172,13 @@ class TopicLog:
         return cast("dict[str, Any]", _with_lists(found))
 
     def take(self, rows: np.ndarray | slice) -> TopicLog:
-        """Return some of the messages: a slice, an index array or a mask."""
-        index = np.arange(len(self))[rows]
+        """Return some of the messages: a slice, an index array or a mask.
+
+        Raises:
+            OptionError: ``rows`` is of another type.
+            IndexRangeError: there is no such message.
+        """
+        index = np.arange(len(self))[checked_rows(self.name, "message", rows, len(self))]
         fields: dict[str, np.ndarray | Sequence[np.ndarray]] = {}
         for path, values in self.fields.items():
             rest = values[index] if isinstance(values, np.ndarray) else [values[i] for i in index]
@@ -169,6 +192,7 @@ class TopicLog:
         }
         return TopicLog(self.name, self.message, self.capture[index], self.arrival[index], fields, texts)
 
+    @checked
     def replace(
         self,
         *,
@@ -177,13 +201,28 @@ class TopicLog:
         fields: Mapping[str, np.ndarray] | None = None,
         texts: Mapping[str, np.ndarray] | None = None,
     ) -> TopicLog:
-        """Return a copy with other times or fields: ``topic.replace(capture=..., fields={"velocity": ...})``."""
+        """Return a copy with other times or fields: ``topic.replace(capture=..., fields={"velocity": ...})``.
+
+        Raises:
+            OptionError: an array does not have one row per message.
+        """
         times = (self.capture if capture is None else capture, self.arrival if arrival is None else arrival)
         merged = {**self.fields, **(fields or {})}
         return TopicLog(self.name, self.message, *times, merged, {**self.texts, **(texts or {})})
 
     def __repr__(self) -> str:
         return f"TopicLog({self.name!r}, {self.message!r}, {len(self)} messages, {self.rate:.4g} Hz)"
+
+
+def _length(values: object) -> tuple[int, ...]:
+    """Return the number of rows of a list of arrays, as a shape; () for what is no list."""
+    return (len(values),) if isinstance(values, Sequence) and not isinstance(values, str | bytes) else ()
+
+
+def _check_texts(name: str, values: Iterable[object]) -> None:
+    for value in values:
+        if not isinstance(value, str):
+            raise OptionError(f"{name} must each be text, got {value!r:.80}")
 
 
 def _filled(values: np.ndarray | Sequence[np.ndarray]) -> np.ndarray:
@@ -228,6 +267,7 @@ class Log(Mapping[str, TopicLog]):
         self.source, self.metadata, self.is_complete = source, dict(metadata or {}), is_complete
         self.undecodable = dict(undecodable or {})
 
+    @checked
     def __getitem__(self, name: str) -> TopicLog:
         if name in self.undecodable:
             raise DatasetError(f"{self.source or 'the log'}, topic {name}: {self.undecodable[name]}")
@@ -237,7 +277,7 @@ class Log(Mapping[str, TopicLog]):
         return self._topics[name]
 
     def __contains__(self, name: object) -> bool:
-        return name in self._topics
+        return isinstance(name, str) and name in self._topics
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._topics)
@@ -247,15 +287,20 @@ class Log(Mapping[str, TopicLog]):
 
     def of(self, *messages: str) -> list[TopicLog]:
         """Return the topics with one of these types of messages, e.g. ``log.of("sensor_msgs/msg/Imu")``."""
+        _check_texts("Log.of: messages", messages)
         return [topic for topic in self._topics.values() if topic.message in messages]
 
     def with_topics(self, *topics: TopicLog) -> Log:
         """Return a copy in which topics are replaced or added."""
+        for topic in topics:
+            if not isinstance(topic, TopicLog):
+                raise OptionError(f"Log.with_topics: topics must be TopicLog, got {topic!r:.80}")
         changed = {**self._topics, **{topic.name: topic for topic in topics}}
         return self._of(changed)
 
     def without(self, *names: str) -> Log:
         """Return a copy without some topics."""
+        _check_texts("Log.without: names", names)
         left = {name: topic for name, topic in self._topics.items() if name not in names}
         return self._of(left)
 
@@ -264,13 +309,16 @@ class Log(Mapping[str, TopicLog]):
         own = self.undecodable if undecodable is None else undecodable
         return Log(topics, self.source, self.metadata, self.is_complete, own)
 
-    def messages(self, topics: Iterable[str] | None = None) -> Iterator[tuple[str, dict[str, Any], float]]:
+    @checked
+    def messages(
+        self, topics: Iterable[str] | Mapping[str, object] | None = None
+    ) -> Iterator[tuple[str, dict[str, Any], float]]:
         """Yield (topic, message, arrival in s) in the order of arrival: what :func:`sensorium.deploy.run_log` takes.
 
         Messages are dicts with the fields of their type; ``header.stamp`` is the time of capture.
 
         Args:
-            topics: which topics. Default: all.
+            topics: which topics; of a mapping, its keys. Default: all.
 
         Raises:
             OptionError: there is no such topic.
@@ -292,6 +340,7 @@ class Log(Mapping[str, TopicLog]):
         found = [_NAMESPACE.match(name) for name in self._topics]
         return list(dict.fromkeys(each[1] for each in found if each)) if all(found) else []
 
+    @checked
     def in_namespace(self, namespace: str) -> Log:
         """Return the topics of one env of a log of several, with their names in a log of that env alone.
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from sensorium._arguments import checked
 from sensorium.errors import OptionError
+from sensorium.options import checked_integer
 from sensorium.policies.commands import arm_command
 from sensorium.policies.policy import Policy
 from sensorium.robots.drive import MOVES
@@ -204,7 +205,7 @@ class NavPlanner(Policy):
 
     def phase(self, env: int) -> str:
         """Return the current phase in an env."""
-        return PHASES[int(self._phase[env])]
+        return PHASES[int(self._phase[checked_integer("env", env, 0, self.task.n_envs - 1)])]
 
     def create_policy_sensors(self) -> list[ObservationSensor]:
         """Return ``policy_phase``, dicts ``{"phase": name, "index": int}``, and ``policy_num_retries`` (1,) int32."""

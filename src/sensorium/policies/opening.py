@@ -11,6 +11,7 @@ import numpy as np
 
 from sensorium import poses
 from sensorium._arguments import checked
+from sensorium.options import checked_integer
 from sensorium.policies.collision_checker import CollisionChecker
 from sensorium.policies.driving import drive_command, heading
 from sensorium.policies.planner import NO_PLAN, Plan, Planner, Waypoint
@@ -80,6 +81,7 @@ class OpeningPlanner(Planner):
 
     def make_plan(self, env: int) -> Plan | None:
         """Return a plan that opens the target from its current position."""
+        env = checked_integer("env", env, 0, self.task.n_envs - 1)
         now, stroke = float(self.task.joint_position()[env]), float(self.task.stroke()[env])
         goal = min(self.task.config.open_fraction + _OVERSHOOT, 0.98) * stroke
         ends = self.task.handle_path(env, np.array([now, goal]))
@@ -199,6 +201,7 @@ class OpeningPlanner(Planner):
 
     def succeeded(self, env: int, phase: str) -> bool:
         """Return whether the handle is held and has not slipped, or, after "withdraw", whether the target is open."""
+        env = checked_integer("env", env, 0, self.task.n_envs - 1)
         if phase == "withdraw":
             return bool(self.task.is_open()[env])
         if phase == "close":

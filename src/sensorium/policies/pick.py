@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from sensorium.options import checked_integer
 from sensorium.policies.grasping import best_grip, grips_from_above
 from sensorium.policies.planner import NO_PLAN, Plan, Planner, Waypoint
 from sensorium.tasks.table import HEIGHT, TableTask
@@ -60,7 +61,7 @@ class PickPlanner(Planner):
 
     def succeeded(self, env: int, phase: str) -> bool:
         """Return whether the object is held."""
-        return bool(self.task.is_held()[env])
+        return bool(self.task.is_held()[checked_integer("env", env, 0, self.task.n_envs - 1)])
 
 
 class PickAndPlacePlanner(PickPlanner):

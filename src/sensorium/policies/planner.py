@@ -10,6 +10,7 @@ import numpy as np
 from sensorium import poses
 from sensorium._arguments import checked
 from sensorium.errors import OptionError
+from sensorium.options import checked_integer
 from sensorium.policies.commands import arm_command
 from sensorium.policies.policy import Policy
 from sensorium.robots import GroupHandle
@@ -260,7 +261,7 @@ class Planner(Policy):
 
     def phase(self, env: int) -> str:
         """Return the phase of the current waypoint in an env, or ``NO_PLAN``."""
-        plan = self._plans[env]
+        plan = self._plans[checked_integer("env", env, 0, self.task.n_envs - 1)]
         return NO_PLAN if plan is None else plan.waypoints[int(self._waypoint[env])].phase
 
     def create_policy_sensors(self) -> list[ObservationSensor]:

@@ -45,6 +45,8 @@ class Policy:
         Args:
             index: name -> index, of at least the phases of this policy.
         """
+        if not isinstance(index, Mapping):
+            raise OptionError(f"index must be a mapping of names to numbers, got {index!r:.80}")
         self._phase_index = dict(index)
 
     def phase(self, env: int) -> str:

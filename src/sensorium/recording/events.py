@@ -1,4 +1,4 @@
-"""Events between steps, stored as JSON lines beside a chunk of steps: one line for each step that has events."""
+"""One recorded step, and the events between steps: JSON lines beside a chunk of steps, one for each that has some."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import base64
 import json
 import zlib
 from bisect import bisect_right
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -14,6 +14,19 @@ from sensorium.recording.rows import from_json_value
 
 Event = dict[str, Any]
 """JSON form of one event: a restart of envs, a change of a sensor, or new values of buffers outside the rows."""
+
+
+class Step(NamedTuple):
+    """Everything about one recorded step that replay needs."""
+
+    number: int
+    """Step count of the scene, on which randomness depends."""
+    before: np.ndarray | None
+    """Physics state before the last substep, (B, n_state); None for recordings of a GPU."""
+    values: dict[str, Any]
+    """Dotted name -> value, of the buffers that were asked for."""
+    events: list[Event]
+    """Events since the previous step."""
 
 
 def events_line(row: int, events: list[Event]) -> bytes:

@@ -19,6 +19,7 @@ import numpy as np
 from sensorium._arguments import checked
 from sensorium.errors import DatasetError, DivergenceError
 from sensorium.files import DiskFullError, package_versions
+from sensorium.options import checked_integer
 from sensorium.recording.chunk import ChunkWriter
 from sensorium.recording.describe import save_scene
 from sensorium.recording.events import Event
@@ -178,6 +179,7 @@ class Recorder:
         self._queue.put((slot, events, self._source.changes()))
         self.n_steps += 1
 
+    @checked
     def record(self, n_steps: int, before: Callable[[], object] | None = None) -> None:
         """Step the scene ``n_steps`` times and record each step.
 
@@ -185,7 +187,7 @@ class Recorder:
             n_steps: number of steps.
             before: called before each step, to drive the robots, e.g. ``scenario.step``.
         """
-        for _ in range(n_steps):
+        for _ in range(checked_integer("n_steps", n_steps, 0, 2**31 - 1)):
             if before is not None:
                 before()
             self.scene.step()

@@ -9,17 +9,17 @@ from collections.abc import Collection, Iterable, Iterator
 from copy import copy
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from sensorium._arguments import checked
+from sensorium._arguments import checked, checked_index, checked_range
 from sensorium.errors import DatasetError, NameNotFoundError, OptionError, did_you_mean, shorten
 from sensorium.files import PART, package_versions
 from sensorium.recording.chunk import Chunk
 from sensorium.recording.describe import load_scene, model_hash
-from sensorium.recording.events import Event
+from sensorium.recording.events import Event, Step
 from sensorium.recording.folder import CONFIG, STATE, missing_in, read_config
 from sensorium.recording.image_files import ImageHeader
 from sensorium.recording.replay_images import ReplayImages
@@ -35,19 +35,6 @@ if TYPE_CHECKING:
 
 _MAX_OPEN = 8
 """Maximum number of chunks that are kept open."""
-
-
-class Step(NamedTuple):
-    """Everything about one recorded step that replay needs."""
-
-    number: int
-    """Step count of the scene, on which randomness depends."""
-    before: np.ndarray | None
-    """Physics state before the last substep, (B, n_state); None for recordings of a GPU."""
-    values: dict[str, Any]
-    """Dotted name -> value, of the buffers that were asked for."""
-    events: list[Event]
-    """Events since the previous step."""
 
 
 class Recording:
@@ -124,9 +111,10 @@ class Recording:
         """Return copies of the buffers of one step, name -> (B, ...), or of several, name -> (steps, B, ...)."""
         if not isinstance(index, slice):
             return self._read(self._index(index), list(self._fields), list(self._others))
-        steps = range(*index.indices(len(self)))
+        steps = checked_range(self.folder, "step", index, len(self))
         return {name: self.column(name, steps) for name in self.names}
 
+    @checked
     def column(self, name: str, steps: range | slice | None = None) -> Any:
         """Return one buffer over several steps.
 
@@ -139,11 +127,11 @@ class Recording:
 
         Raises:
             NameNotFoundError: the recording has no such buffer.
+            IndexRangeError: there is no such step.
         """
         if name not in self.tags:
             raise NameNotFoundError(f"{self.folder} has no buffer {name!r}{did_you_mean(name, self.names)}")
-        if not isinstance(steps, range):
-            steps = range(*(steps or slice(None)).indices(len(self)))
+        steps = checked_range(self.folder, "step", slice(None) if steps is None else steps, len(self))
         if name in self._others:
             values = [self._other(step, name) for step in steps]
             return np.stack(values) if values and all(isinstance(value, np.ndarray) for value in values) else values
@@ -156,6 +144,7 @@ class Recording:
     def __iter__(self) -> Iterator[dict[str, Any]]:
         return (self[index] for index in range(len(self)))
 
+    @checked
     def read_state_dict(
         self, index: int, include_tags: Iterable[str] | None = None, exclude_tags: Iterable[str] | None = None
     ) -> dict[str, Any]:
@@ -167,7 +156,8 @@ class Recording:
             exclude_tags: skip buffers with one of these tags.
 
         Raises:
-            OptionError: no buffer has one of ``include_tags``.
+            OptionError: no buffer has one of ``include_tags``, or ``index`` is not an integer.
+            IndexRangeError: there is no such step.
         """
         include = None if include_tags is None else tag_set("include_tags", include_tags)
         exclude = frozenset() if exclude_tags is None else tag_set("exclude_tags", exclude_tags)
@@ -208,8 +198,11 @@ class Recording:
 
     def _select(self, names: Collection[str]) -> tuple[list[str], list[str]]:
         """Return which names are in the rows of steps, and which beside them."""
+        if isinstance(names, str) or not (isinstance(names, Collection) and all(isinstance(one, str) for one in names)):
+            raise OptionError(f"names must be a collection of names of buffers, got {names!r:.80}")
         return [name for name in self._fields if name in names], [name for name in self._others if name in names]
 
+    @checked
     def events(self, steps: range) -> Iterator[tuple[int, Event]]:
         """Yield (step, event) of all events in some steps. An event belongs to the first step after it."""
         for number, first in enumerate(self._firsts):
@@ -294,6 +287,7 @@ class Recording:
         expanded = [name.removeprefix("world.") for name, tags in self._others.items() if MODEL_TAG in tags]
         return load_scene(self.config, self.folder, expanded, **changes)
 
+    @checked
     def build_scene(self, device: str | None = None) -> Scene:
         """Return the recorded scene, built with the recorded number of envs and seed.
 
@@ -322,6 +316,7 @@ class Recording:
         add_stand_ins(scene, self)
         return scene
 
+    @checked
     def seek(self, scene: Scene, index: int) -> None:
         """Bring a scene and its sensors to a step: sensors read the recorded values, and continue as they did.
 
@@ -336,6 +331,7 @@ class Recording:
 
         Raises:
             DatasetError: the step lies before a change of sensors that the scene has already made.
+            IndexRangeError: there is no such step.
 
         Example:
             >>> scene = recording.build_scene()
@@ -372,11 +368,7 @@ class Recording:
     # -- helpers ------------------------------------------------------------------------------------------------------
 
     def _index(self, index: int) -> int:
-        if not isinstance(index, int | np.integer):
-            raise TypeError(f"a step number must be an integer, got {index!r}")
-        if not -len(self) <= index < len(self):
-            raise IndexError(f"{self.folder} has {len(self)} steps; there is no step {index}")
-        return int(index) % len(self)
+        return checked_index(self.folder, "step", index, len(self))
 
     def _locate(self, index: int) -> tuple[Chunk, int]:
         number = bisect_right(self._firsts, index) - 1

@@ -8,6 +8,7 @@ import numpy as np
 
 from sensorium.errors import NameNotFoundError, OptionError, did_you_mean, shorten
 from sensorium.files import quote
+from sensorium.options import checked_integer
 from sensorium.recording.image_files import ImageHeader
 from sensorium.recording.image_reader import read_image
 
@@ -36,14 +37,16 @@ class ReplayImages:
             NameNotFoundError: there is no such buffer.
             OptionError: there is no such env.
         """
+        if not isinstance(name, str):
+            raise OptionError(f"name must be the name of an image buffer or of a camera, got {name!r:.80}")
         full = next((each for each in (name, f"{name}.{kind}") if each in self._headers), None)
         known = [each for each, header in self._headers.items() if header["kind"] == kind]
         if full is None or full not in known:
             hint = did_you_mean(name, known) or f"; it has {shorten(known)}"
             advice = f"; render them with `sensorium replay {self._folder} --{kind}`" if not known else hint
             raise NameNotFoundError(f"{self._folder} has no {kind} images {name!r}{advice}")
-        if env is not None and not 0 <= env < self._n_envs:
-            raise OptionError(f"env must lie in [0, {self._n_envs}), got {env}")
+        if env is not None:
+            checked_integer("env", env, 0, self._n_envs - 1)
         return full
 
     def read(self, name: str, first: int, row: int, env: int | None) -> np.ndarray:

@@ -7,10 +7,10 @@ from collections.abc import Callable, Collection
 import numpy as np
 import torch
 
-from sensorium._arguments import checked
-from sensorium.errors import DatasetError, DivergenceError
-from sensorium.recording.events import Event, restart_state
-from sensorium.recording.recording import Recording, Step
+from sensorium._arguments import checked, checked_index
+from sensorium.errors import DatasetError, DivergenceError, IndexRangeError
+from sensorium.recording.events import Event, Step, restart_state
+from sensorium.recording.recording import Recording
 from sensorium.worlds import Scene
 from sensorium.worlds.contents import decode
 
@@ -64,10 +64,12 @@ class Retracer:
             index: number of the step, at or after the current one.
 
         Raises:
-            IndexError: the step lies before the current one.
+            OptionError: ``index`` is not an integer.
+            IndexRangeError: there is no such step, or it lies before the current one.
         """
+        index = checked_index(self.recording.folder, "step", index, len(self.recording))
         if index < self.index:
-            raise IndexError(f"a recording is retraced forwards only; step {index} is before step {self.index}")
+            raise IndexRangeError(f"a recording is retraced forwards only; step {index} is before step {self.index}")
         if index == self.index:
             return self._step(index)
         while self.index < index:
@@ -76,6 +78,7 @@ class Retracer:
             self._apply(step)
         return step
 
+    @checked
     def check(self, steps: range) -> None:
         """Check that all recorded changes of sensors in some steps can be repeated.
 

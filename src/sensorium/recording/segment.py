@@ -10,11 +10,10 @@ import numpy as np
 
 from sensorium.cameras.camera import CameraSensor
 from sensorium.recording.chunk import ChunkWriter
-from sensorium.recording.events import Event
+from sensorium.recording.events import Event, Step
 from sensorium.recording.folder import STATE
 from sensorium.recording.image_files import image_header
 from sensorium.recording.image_writer import ImageWriter, image_writer
-from sensorium.recording.recording import Step
 from sensorium.recording.rows import Slot, StepSource
 from sensorium.recording.runs import ReplayLayout, finish_run
 

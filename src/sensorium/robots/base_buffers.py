@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
+from sensorium._arguments import checked_numbers
+from sensorium.errors import OptionError
+from sensorium.worlds import ArrayLike
 from sensorium.worlds.world import real_states
 
 if TYPE_CHECKING:
@@ -102,3 +105,15 @@ def checked_poses(name: str, poses: object, n_envs: int) -> np.ndarray:
         OptionError: they have another shape, or are not real numbers.
     """
     return np.ascontiguousarray(real_states(name, poses, (n_envs, 7)))
+
+
+def ground_poses(call: str, xy: ArrayLike, yaw: ArrayLike, height: float) -> tuple[np.ndarray, np.ndarray]:
+    """Return positions (n, 3) and orientations (n, 4) of bases on the ground; arguments as of ``Robot.place``."""
+    spots = np.atleast_2d(checked_numbers(f"{call}: xy", xy, (..., 2)))
+    half = np.atleast_1d(checked_numbers(f"{call}: yaw", yaw)) / 2
+    n = max(len(spots), len(half))
+    if spots.shape not in ((1, 2), (n, 2)) or half.shape not in ((1,), (n,)):
+        raise OptionError(f"{call}: xy must be one place, or one per yaw, got {xy!r:.80} and {yaw!r:.80}")
+    quat = np.stack([np.cos(half), 0 * half, 0 * half, np.sin(half)], axis=1)
+    pos = np.column_stack([spots, np.full(len(spots), height)])
+    return np.tile(pos, (n // len(pos), 1)), np.tile(quat, (n // len(quat), 1))

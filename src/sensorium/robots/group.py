@@ -9,8 +9,9 @@ import mujoco
 import numpy as np
 import torch
 
-from sensorium._arguments import checked
+from sensorium._arguments import as_array, checked, checked_numbers
 from sensorium.errors import NotBuiltError, OptionError
+from sensorium.options import checked_integer
 from sensorium.robots.adapt import check_servo, servo_names
 from sensorium.robots.controllers import find
 from sensorium.robots.kinematic_chain import KinematicChain
@@ -197,18 +198,19 @@ class GroupHandle(Module):
 
         world, chain = self._arm("solve")
         index = env_index(envs, world.n_envs, torch.device("cpu"))
-        goal = np.atleast_2d(np.asarray(pose, dtype=np.float64))
+        goal = np.atleast_2d(checked_numbers(f"{self.description.name}.solve: pose", pose))
         rows = np.arange(world.n_envs) if index is None else index.numpy(force=True)
         if len(rows) == 1 or (len(goal) == 1 and len(rows)):
             count = max(len(rows), len(goal))
             rows, goal = np.resize(rows, count), np.resize(goal, (count, goal.shape[1]))
-        norm = np.linalg.norm(goal[:, 3:], axis=1, keepdims=True)
+        norm = np.linalg.norm(goal[:, 3:], axis=-1, keepdims=True)
         if goal.shape != (len(rows), 7) or not np.isfinite(goal).all() or not (norm > 1e-6).all():
             raise OptionError(
                 f"{self.description.name}.solve: pose must have shape (7,) or ({len(rows)}, 7), be finite, and end in "
                 f"a quaternion that is not zero; got shape {np.shape(pose)}"
             )
-        first = self._target[rows] if start is None else np.asarray(start, dtype=np.float64)
+        name = f"{self.description.name}.solve: start"
+        first = self._target[rows] if start is None else checked_numbers(name, start)
         if first.shape not in ((goal.shape[0], len(self._home)), (len(self._home),)) or not np.isfinite(first).all():
             raise OptionError(
                 f"{self.description.name}.solve: start must have shape ({len(self._home)},) or "
@@ -223,9 +225,10 @@ class GroupHandle(Module):
         """Return the poses (B, 7) of the tool centre point, world frame, at joint positions (B, n)."""
         from sensorium.robots import chain_kernels
 
-        _, chain = self._arm("forward")
-        pose = np.empty((len(joints), 7))
-        chain_kernels.compose(self._link_pose(chain.root), chain.forward(joints)[0], pose)
+        world, chain = self._arm("forward")
+        given = self._matrix("joints", joints, slice(None), len(self._home))
+        pose = np.empty((world.n_envs, 7))
+        chain_kernels.compose(self._link_pose(chain.root), chain.forward(given)[0], pose)
         return pose
 
     def solve_from_base(self, pose: np.ndarray, rows: np.ndarray | slice, iterations: int) -> np.ndarray:
@@ -236,6 +239,7 @@ class GroupHandle(Module):
         from sensorium.robots import chain_kernels
 
         _, chain = self._arm("ee_pose")
+        pose, iterations = self._matrix("pose", pose, rows, 7), checked_integer("iterations", iterations)
         goal, local = np.empty_like(pose), np.empty_like(pose)
         chain_kernels.compose(self._link_pose(self._base)[rows], pose, goal)
         chain_kernels.relative(self._link_pose(chain.root)[rows], goal, local)
@@ -245,11 +249,14 @@ class GroupHandle(Module):
 
     def joints_at(self, fraction: np.ndarray) -> np.ndarray:
         """Return the joint positions (m, n) of a gripper for opening fractions (m,) in [0, 1]."""
-        return self._closed + fraction[:, None] * (self._home - self._closed)
+        opened = as_array(fraction)
+        if opened.ndim != 1 or opened.dtype.kind != "f":
+            raise OptionError(f"{self.description.name}: fraction must be numbers (m,), got {fraction!r:.80}")
+        return self._closed + opened[:, None] * (self._home - self._closed)
 
     def aim(self, target: np.ndarray, rows: np.ndarray | slice) -> None:
         """Set the joint targets (m, n) of envs and the controls for them."""
-        own = self.description
+        own, target = self.description, self._matrix("target", target, rows, len(self._home))
         self._target[rows] = target
         control = target
         if own.kind == "gripper" and own.actuators:
@@ -259,15 +266,33 @@ class GroupHandle(Module):
 
     def put(self, position: np.ndarray, rows: np.ndarray | slice) -> None:
         """Set joint positions and targets (m, n) of envs, with zero velocity."""
+        position = self._matrix("position", position, rows, len(self._home))
         _write(self._fields["qpos"], rows, self._qpos, position)
         _write(self._fields["qvel"], rows, self._qvel, np.zeros_like(position))
         self.aim(position, rows)
 
     def put_home(self, rows: np.ndarray | slice) -> None:
         """Set joint positions and targets of envs to home, with zero velocity."""
-        self.put(np.broadcast_to(self._home, self._target[rows].shape), rows)
+        self.put(np.broadcast_to(self._home, (self._count(rows), len(self._home))), rows)
 
     # -- helpers ------------------------------------------------------------------------------------------------------
+
+    def _count(self, rows: np.ndarray | slice) -> int:
+        """Return how many envs an index selects; raise OptionError if it is no index."""
+        n_envs = self._built().n_envs
+        if isinstance(rows, np.ndarray) and rows.ndim == 1 and rows.dtype.kind in "iu":
+            if not rows.size or (rows.min() >= 0 and rows.max() < n_envs):
+                return len(rows)
+        elif isinstance(rows, slice):
+            return len(range(n_envs)[rows])
+        raise OptionError(f"{self.description.name}: rows must be a slice or ids of envs < {n_envs}, got {rows!r:.80}")
+
+    def _matrix(self, name: str, values: np.ndarray, rows: np.ndarray | slice, width: int) -> np.ndarray:
+        """Return values (m, width) for m envs as an array of float64."""
+        array, shape = as_array(values), (self._count(rows), width)
+        if array.dtype.kind not in "fiu" or array.shape != shape:
+            raise OptionError(f"{self.description.name}: {name} must be numbers of shape {shape}, got {values!r:.80}")
+        return array.astype(np.float64, copy=False)
 
     def _read(self, field: str, columns: Columns | int) -> np.ndarray:
         self._built()

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from pydantic import Field, field_validator
 
+from sensorium._arguments import as_array, checked
 from sensorium.errors import NameNotFoundError, OptionError, did_you_mean, shorten
 from sensorium.options import checked_integer
 from sensorium.pipeline.formula import key
@@ -192,9 +193,9 @@ class Manipulator(Robot):
     def _clipped(self, name: str, action: ArrayLike, rows: int, columns: slice) -> np.ndarray:
         """Validate the action of one or several move groups and return it within limits, (rows, n)."""
         n = columns.stop - columns.start
-        array = action.numpy(force=True) if isinstance(action, torch.Tensor) else np.asarray(action)
+        array = action.numpy(force=True) if isinstance(action, torch.Tensor) else as_array(action)
         if array.dtype.kind not in "fiu":
-            raise OptionError(f"{self.name}.act: action of {name} must be numbers, got {array.dtype}")
+            raise OptionError(f"{self.name}.act: action of {name} must be numbers, got {action!r:.80}")
         if array.shape not in ((n,), (1, n), (rows, n)):
             names = ", ".join(self.action_names[columns])
             raise OptionError(
@@ -238,7 +239,8 @@ class Manipulator(Robot):
             group.put_home(self._rows(envs))
         world.changes.write(envs)
 
-    def disturb(self, envs: np.ndarray, max_offset: float, rngs: Sequence[np.random.Generator]) -> None:
+    @checked
+    def disturb(self, envs: Envs, max_offset: float, rngs: Sequence[np.random.Generator]) -> None:
         """Move the joints of arms and their targets by random offsets.
 
         Args:
@@ -246,10 +248,11 @@ class Manipulator(Robot):
             max_offset: bound of the offsets, rad.
             rngs: one random generator per env.
         """
+        rows = self._rows(envs)
         for group in self.groups.values():
-            if group.description.kind == "arm":
+            if group.description.kind == "arm" and rngs:
                 offsets = np.stack([rng.uniform(-max_offset, max_offset, len(group.limits)) for rng in rngs])
-                group.put(np.clip(group.target[envs] + offsets, *group.limits.T), envs)
+                group.put(np.clip(group.target[rows] + offsets, *group.limits.T), rows)
 
     def create_robot_sensors(self) -> list[ObservationSensor | Sensor[Any]]:
         """Return the robot's sensors for a suite: ``tcp_pose`` (or ``_left``, ``_right``), and those of its rig."""

@@ -14,7 +14,7 @@ from sensorium._arguments import as_array
 from sensorium.errors import NameNotFoundError, NotBuiltError, OptionError, did_you_mean, shorten
 from sensorium.options import checked_integer
 from sensorium.robots import chain_kernels
-from sensorium.robots.base_buffers import checked_poses, link_velocity, update_base, write_base
+from sensorium.robots.base_buffers import checked_poses, ground_poses, link_velocity, update_base, write_base
 from sensorium.robots.base_pose import BasePose
 from sensorium.robots.drive import Drive
 from sensorium.robots.joint_group import joint_groups
@@ -198,10 +198,9 @@ class Robot(SceneRobot[RobotOptions]):
         return torch.as_tensor(array)
 
     def _check_groups(self, names: Mapping[str, ArrayLike]) -> None:
-        for name in names:
-            if name not in self.groups:
-                hint = did_you_mean(str(name), self.groups) or f"; it has {shorten(self.groups)}"
-                raise NameNotFoundError(f"{self.name}.act: there is no move group {name!r}{hint}")
+        for name in (each for each in names if each not in self.groups):
+            hint = did_you_mean(str(name), self.groups) or f"; it has {shorten(self.groups)}"
+            raise NameNotFoundError(f"{self.name}.act: there is no move group {name!r}{hint}")
 
     @capturable_reset
     def on_reset(self, envs: Envs) -> bool | None:
@@ -272,13 +271,8 @@ class Robot(SceneRobot[RobotOptions]):
         """
         if not self._built("place") or not self.can_be_placed:
             raise OptionError(f"{self.name!r} has a fixed base, so it cannot be placed")
-        spots = np.atleast_2d(np.asarray(xy, dtype=np.float64))
-        half = np.atleast_1d(np.asarray(yaw, dtype=np.float64)) / 2
-        count = max(len(spots), len(half))
-        zeros = np.zeros(len(half))
-        quat = np.stack([np.cos(half), zeros, zeros, np.sin(half)], axis=1)
-        pos = np.column_stack([spots, np.full(len(spots), self.options.pos[2])])
-        self.entity.set_pose(np.tile(pos, (count // len(pos), 1)), np.tile(quat, (count // len(quat), 1)), envs)
+        pos, quat = ground_poses(f"{self.name}.place", xy, yaw, self.options.pos[2])
+        self.entity.set_pose(pos, quat, envs)
 
     @property
     def can_be_placed(self) -> bool:

@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 import numpy.typing as npt
 
-from sensorium._arguments import checked
+from sensorium._arguments import checked, checked_numbers
 from sensorium.errors import OptionError
-from sensorium.files import write_whole
+from sensorium.files import explain_errors, write_whole
+from sensorium.options import checked_integer
 from sensorium.scenarios.scanner import SceneScanner
 
 if TYPE_CHECKING:
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
 FREE, OCCUPIED, UNKNOWN = 0, 100, -1
 """Values of cells, as in the messages of ROS."""
 
+_FAR = 2**53
+"""Largest row or column of a point outside a map."""
+_MAX_POINTS = 10**8
 _MAX_SPACING = 0.1
 """Max distance between the heights of horizontal rays, m."""
 
@@ -142,13 +146,19 @@ class OccupancyMap:
 
     # -- files --------------------------------------------------------------------------------------------------------
 
+    @checked
     def save(self, folder: str | os.PathLike[str]) -> None:
-        """Write ``map.yaml`` and ``map.png`` into a folder, in the format of ROS's map server."""
+        """Write ``map.yaml`` and ``map.png`` into a folder, in the format of ROS's map server.
+
+        Raises:
+            DatasetError: a file cannot be written.
+        """
         import yaml
         from PIL import Image
 
         path = Path(folder)
-        path.mkdir(parents=True, exist_ok=True)
+        with explain_errors(path):
+            path.mkdir(parents=True, exist_ok=True)
         pixels = np.empty(self.cells.shape, np.uint8)
         for value, shade in zip((FREE, OCCUPIED, UNKNOWN), self._shades(), strict=True):
             pixels[self.cells == value] = shade
@@ -246,7 +256,7 @@ class OccupancyMap:
 
     def to_world(self, pixels: npt.ArrayLike) -> np.ndarray:
         """Return the centres of cells in the world frame, (n, 2) m, given row and column, (n, 2)."""
-        place = np.asarray(pixels, dtype=np.float64)
+        place = checked_numbers("pixels", pixels, (..., 2))
         along = (place[..., 1] + 0.5) * self.resolution
         across = (self.shape[0] - 1 - place[..., 0] + 0.5) * self.resolution
         x, y, yaw = self.origin
@@ -260,14 +270,14 @@ class OccupancyMap:
 
     def to_pixels(self, points: npt.ArrayLike) -> np.ndarray:
         """Return row and column (n, 2) of points in the world frame, (n, 2) m; also outside the map."""
-        place = np.asarray(points, dtype=np.float64)
+        place = checked_numbers("points", points, (..., 2), finite=True)
         x, y, yaw = self.origin
         dx, dy = place[..., 0] - x, place[..., 1] - y
         along = math.cos(yaw) * dx + math.sin(yaw) * dy
         across = math.cos(yaw) * dy - math.sin(yaw) * dx
-        column = np.floor(along / self.resolution).astype(np.int64)
-        row = self.shape[0] - 1 - np.floor(across / self.resolution).astype(np.int64)
-        return np.stack([row, column], axis=-1)
+        steps = np.floor(np.stack([across, along], axis=-1) / self.resolution)
+        cells = np.clip(steps, -_FAR, _FAR).astype(np.int64)
+        return np.stack([self.shape[0] - 1 - cells[..., 0], cells[..., 1]], axis=-1)
 
     def is_free(self, points: npt.ArrayLike) -> np.ndarray:
         """Return whether points in the world frame, (n, 2) m, lie in free cells; False outside the map."""
@@ -277,6 +287,7 @@ class OccupancyMap:
         inside = (row >= 0) & (row < rows) & (column >= 0) & (column < columns)
         return inside & self.free[np.clip(row, 0, rows - 1), np.clip(column, 0, columns - 1)]
 
+    @checked
     def dilated(self, radius: float) -> Self:
         """Return the map for the centre of a round robot.
 
@@ -299,7 +310,12 @@ class OccupancyMap:
         return np.asarray(distance_transform_edt(~occupied)) * self.resolution
 
     def sample_free(self, count: int, seed: int = 0) -> np.ndarray:
-        """Return uniformly distributed points in free cells, (count, 2) m; the same for the same seed."""
+        """Return uniformly distributed points in free cells, (count, 2) m; the same for the same seed.
+
+        Raises:
+            OptionError: ``count`` or ``seed`` is not an integer >= 0, or no cell is free.
+        """
+        count, seed = checked_integer("count", count, 0, _MAX_POINTS), checked_integer("seed", seed)
         pixels = np.argwhere(self.free)
         if not len(pixels):
             raise OptionError("the map has no free cell")

@@ -7,7 +7,7 @@ from scipy.ndimage import distance_transform_edt, label
 from scipy.sparse import csr_matrix
 from scipy.sparse.csgraph import dijkstra
 
-from sensorium._arguments import checked
+from sensorium._arguments import checked, checked_numbers
 from sensorium.errors import OptionError
 from sensorium.scenarios.occupancy import OccupancyMap
 
@@ -78,13 +78,14 @@ class PathPlanner:
         return np.asarray(dijkstra(self._graph, indices=row * columns + column)).reshape(self.room.shape)
 
     def straighten(self, way: np.ndarray) -> np.ndarray:
-        """Return a path without the corners between two points that a straight line connects."""
+        """Return a path (m, 2) without the corners between two points that a straight line connects; given (n, 2) m."""
+        way = checked_numbers("way", way, ("n", 2), finite=True)
         corners, here = [0], 0
         while here < len(way) - 1:
             ahead, step = here + 1, 1
             while True:  # double the step while the line is free, then shrink it
                 farther = min(ahead + step, len(way) - 1)
-                if farther > ahead and self.sees(way[here], way[farther]):
+                if farther > ahead and self._sees(way[here], way[farther]):
                     ahead, step = farther, step * 2
                 elif step > 1:
                     step = max(1, step // 4)
@@ -96,6 +97,10 @@ class PathPlanner:
 
     def sees(self, start: np.ndarray, end: np.ndarray) -> bool:
         """Return whether the straight line between two points is free, sampled every quarter of a cell."""
+        points = (checked_numbers(name, value, (2,), finite=True) for name, value in (("start", start), ("end", end)))
+        return self._sees(*points)
+
+    def _sees(self, start: np.ndarray, end: np.ndarray) -> bool:
         count = 2 + int(np.hypot(*(end - start)) / (0.25 * self.room.resolution))
         along = np.linspace(0.0, 1.0, count)[:, None]
         return bool(self.room.is_free(start + along * (end - start)).all())

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from sensorium._arguments import checked
+from sensorium.errors import OptionError
 from sensorium.suites.observation import DictSensor
 from sensorium.suites.protocols import RobotLike
 from sensorium.worlds import Envs, env_ids
@@ -84,6 +85,11 @@ class ActionRecord:
             before: result of :meth:`group_state` before the robot acted.
             acting: (B,) bool, the envs in which the robot acted. The other envs keep their last action.
         """
+        if not (isinstance(action, np.ndarray) and isinstance(before, dict) and isinstance(acting, np.ndarray)):
+            raise OptionError(
+                "record: action and acting must be arrays, and before a result of group_state(); got "
+                f"{action!r:.40}, {before!r:.40} and {acting!r:.40}"
+            )
         values, self._rows = self._values, None
         rows: slice | np.ndarray = slice(None) if acting.all() else acting  # a mask takes longer
         for name, group in self._robot.groups.items():

@@ -87,6 +87,10 @@ class SensorSuite(Mapping[str, ObservationSensor]):
 
     def extend(self, sensors: Iterable[ObservationSensor | Sensor[Any]], owner: str = "suite") -> None:
         """Add several sensors; raises as :meth:`add`. If one of them is refused, none is added."""
+        if not isinstance(sensors, Iterable):
+            raise OptionError(f"SensorSuite: sensors must be an iterable of sensors, got {sensors!r:.80}")
+        if not isinstance(owner, str):
+            raise OptionError(f"SensorSuite: owner must be text, got {owner!r:.80}")
         new: dict[str, ObservationSensor] = {}
         for sensor in sensors:
             if not isinstance(sensor, ObservationSensor | Sensor):
@@ -112,6 +116,8 @@ class SensorSuite(Mapping[str, ObservationSensor]):
         return self._owners[self[uuid].uuid]
 
     def __getitem__(self, uuid: str) -> ObservationSensor:
+        if not isinstance(uuid, str):
+            raise OptionError(f"SensorSuite: a uuid must be text, got {uuid!r:.80}")
         if uuid not in self._sensors:
             hint = did_you_mean(uuid, self._sensors) or f"; it has {shorten(self._sensors)}"
             raise NameNotFoundError(f"the suite has no sensor {uuid!r}{hint}")
@@ -123,10 +129,10 @@ class SensorSuite(Mapping[str, ObservationSensor]):
     def get(self, uuid: str, default: DefaultT) -> ObservationSensor | DefaultT: ...
     def get(self, uuid: str, default: object = None) -> object:
         """Return a sensor, or ``default`` if the suite has none of that uuid."""
-        return self._sensors.get(uuid, default)
+        return self[uuid] if uuid in self or not isinstance(uuid, str) else default
 
     def __contains__(self, uuid: object) -> bool:
-        return uuid in self._sensors
+        return isinstance(uuid, str) and uuid in self._sensors
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._sensors)
@@ -190,6 +196,8 @@ class SensorSuite(Mapping[str, ObservationSensor]):
         Raises:
             OptionError: the observation lacks a sensor of the suite.
         """
+        if not isinstance(observation, Mapping):
+            raise OptionError(f"observation must be a mapping of uuid -> reading, got {observation!r:.80}")
         missing = [uuid for uuid in self._sensors if uuid not in observation]
         if missing:
             raise OptionError(f"the observation lacks {shorten(missing)}; pass the result of suite.read()")

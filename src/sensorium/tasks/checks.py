@@ -9,9 +9,12 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike
 
+from sensorium._arguments import as_array
 from sensorium.errors import NameNotFoundError, OptionError, did_you_mean, shorten
 from sensorium.worlds import Envs
 
+_MAX_EPISODE = 2**31 - 1
+"""Largest number of an episode, that of the sensors."""
 Numbers: TypeAlias = ArrayLike | torch.Tensor
 """Numbers in any container that NumPy or torch accepts."""
 ActionLike: TypeAlias = Numbers | Mapping[str, Numbers]
@@ -81,13 +84,17 @@ def sorted_numbers(numbers: Sequence[int], envs: Envs, count: int) -> list[int]:
         count: the number of envs.
 
     Raises:
-        OptionError: a number is not an integer >= 0, or there are too many or too few.
+        OptionError: a number is not an integer in [0, 2^31 - 1], or there are too many or too few.
     """
-    if len(numbers) != count or not all(isinstance(each, int | np.integer) and each >= 0 for each in numbers):
-        raise OptionError(f"numbers must be integers >= 0, one for each of {count} envs; got {list(numbers)}")
+    found = as_array(numbers)
+    fits = found.shape == (count,) and (found.dtype.kind in "iu" or not count)
+    if not fits or (found < 0).any() or (found > _MAX_EPISODE).any():
+        raise OptionError(
+            f"numbers must be integers in [0, {_MAX_EPISODE}], one for each of {count} envs; got {numbers!r:.80}"
+        )
     given = None if envs is None else np.asarray(envs)
     order = np.arange(count) if given is None or given.dtype == bool else np.argsort(given, kind="stable")
-    return [int(numbers[place]) for place in order]
+    return [int(found[place]) for place in order]
 
 
 def check_names(kind: str, names: Iterable[str], known: Iterable[str]) -> None:

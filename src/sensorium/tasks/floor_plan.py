@@ -100,12 +100,14 @@ class FloorPlan:
     size: tuple[float, float]
     pieces: dict[str, Footprint] = field(default_factory=dict)
 
+    @checked
     def gap(self, piece: Footprint) -> float:
         """Return the distance from a piece to the nearest other piece or wall, m."""
         points = piece.outline()
         walls = float((np.array(self.size) / 2 - np.abs(points)).min())
         return min([walls, *(float(other.distance(points).min()) for other in self.pieces.values())])
 
+    @checked
     def add(self, name: str, shape: Primitive | float, gap: float, rng: np.random.Generator) -> bool:
         """Add a piece at a random place.
 
@@ -127,6 +129,7 @@ class FloorPlan:
                 return True
         return False
 
+    @checked
     def occupancy(self, without: str | None = None) -> OccupancyMap:
         """Return the occupancy map of the room with its walls, in cells of 0.05 m.
 

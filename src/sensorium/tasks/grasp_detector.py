@@ -28,6 +28,7 @@ class GraspDetector:
     """
 
     def __init__(self, scene: Scene, robot: Manipulator, links: Sequence[str]) -> None:
+        self._scene = scene
         self.grippers = [group for group in robot.options.move_groups if group.kind == "gripper"]
         self._links = frozenset(links)
         self._contacts = {
@@ -72,7 +73,9 @@ class GraspDetector:
         Raises:
             OptionError: ``links`` are not B links that the grippers can hold.
         """
-        if not isinstance(links, list | tuple) or not self._links.issuperset(links):
+        names = links if isinstance(links, list | tuple) else ()
+        known = all(isinstance(each, str) and each in self._links for each in names)
+        if not known or len(names) != self._scene.n_envs:
             raise OptionError(f"links must be one of {shorten(self._links)} for each env, got {links!r:.80}")
         result = {}
         for gripper in self.grippers:

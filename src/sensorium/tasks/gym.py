@@ -13,7 +13,7 @@ from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space
 
 from sensorium import gymnasium_ids
-from sensorium._arguments import checked
+from sensorium._arguments import as_array, checked
 from sensorium.errors import OptionError
 from sensorium.suites import pick_env
 from sensorium.tasks.catalogue import TASKS, make
@@ -111,7 +111,7 @@ class GymView(gymnasium.Env[Any, np.ndarray]):
 
     def step(self, action: np.ndarray) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         """Apply an action (n,) for one step."""
-        observation, reward, terminated, truncated, info = self.task.step(np.asarray(action)[None])
+        observation, reward, terminated, truncated, info = self.task.step(as_array(action)[None])
         single_info = {"success": bool(info["success"][0])}
         if "failed" in info:
             single_info |= {"failed": info["failed"][0]}
@@ -259,5 +259,5 @@ def _batched(space: Space, n_envs: int) -> Space:
 
 
 def _check_no_options(options: dict[str, Any] | None) -> None:
-    if options:
-        raise OptionError(f"reset takes no options, got {sorted(options)}")
+    if options is not None and not (isinstance(options, dict) and not options):
+        raise OptionError(f"reset takes no options, got {options!r:.80}")

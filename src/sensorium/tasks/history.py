@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from sensorium.errors import OptionError
 from sensorium.suites import Reading, SensorSuite
 
 
@@ -30,6 +31,7 @@ class History:
 
     def begin(self, observation: dict[str, Any], suite: SensorSuite) -> None:
         """Add the observation of all envs after a reset of some. It replaces the last observation of the same step."""
+        _check(observation)
         kept = self._kept(observation, suite)
         if len(self._observations) > len(self._steps["rewards"]):
             self._observations[-1] = kept
@@ -47,6 +49,10 @@ class History:
         suite: SensorSuite | None,
     ) -> None:
         """Add one step of all envs."""
+        _check(observation)
+        for name, value in {"action": action, "success": success}.items():
+            if not isinstance(value, np.ndarray):
+                raise OptionError(f"{name} must be an array with one row per env, got {value!r:.80}")
         self._observations.append(self._kept(observation, suite))
         values = (reward, terminated, truncated, success.copy(), action.astype(np.float32))
         for steps, value in zip(self._steps.values(), values, strict=True):
@@ -66,6 +72,11 @@ class History:
         if suite is not None and not self._keep_images:
             self._skipped = [uuid for uuid in observation if suite[uuid].is_image]
         return {uuid: _copied(value) for uuid, value in observation.items() if uuid not in self._skipped}
+
+
+def _check(observation: object) -> None:
+    if not isinstance(observation, dict):
+        raise OptionError(f"observation must be a dict of arrays by uuid, got {observation!r:.80}")
 
 
 def _copied(value: Reading) -> Reading:

@@ -186,6 +186,12 @@ class MultiTask(Task[MultiTaskConfig]):
         own, number = divmod(checked_integer("env", env, 0, self.n_envs - 1), len(self.tasks))
         return self.tasks[number].describe_scene(own)
 
+    def body_poses(self, bodies: np.ndarray) -> np.ndarray:
+        """Raise OptionError: ids of links differ from scene to scene."""
+        raise OptionError(
+            "'multi' has one scene per task: use task.tasks[k].body_poses(ids), whose envs are envs_of[k]"
+        )
+
     def render(self, env: int = 0) -> np.ndarray:
         """Return an image of one env in the scene of its task, (480, 640, 3) uint8."""
         own, number = divmod(checked_integer("env", env, 0, self.n_envs - 1), len(self.tasks))

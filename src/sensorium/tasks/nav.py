@@ -215,6 +215,7 @@ class NavToObj(Task[NavToObjConfig]):
 
     def reach(self, target: str) -> float:
         """Return the distance between the centres of robot and object at which the robot is near enough, m."""
+        check_names("object", [target], self.objects)
         return self.robot.radius + self.objects[target].radius + self.config.distance - 0.2
 
     def drivable(self, env: int, use_rays: bool = False) -> tuple[OccupancyMap, np.ndarray]:

@@ -12,6 +12,8 @@ from gymnasium import spaces
 from pydantic import Field, model_validator
 
 from sensorium import poses
+from sensorium._arguments import checked_numbers
+from sensorium.errors import OptionError
 from sensorium.options import checked_integer
 from sensorium.robots import Manipulator, Robot
 from sensorium.suites import ObservationSensor, box_space
@@ -171,6 +173,7 @@ class OpenPartTask(Task[OpenPartT]):
 
     def joint_name(self, env: int) -> str:
         """Return the name of the target's joint in the scene."""
+        env = checked_integer("env", env, 0, self.n_envs - 1)
         return str(self.scene.model.joint(self._joints[self.part[env]]).name)
 
     def stroke(self) -> np.ndarray:
@@ -199,7 +202,11 @@ class OpenPartTask(Task[OpenPartT]):
         Returns:
             (n, 7) in the world frame.
         """
-        return self._along_joint(env, self.handle_pose()[env], positions)
+        env = checked_integer("env", env, 0, self.n_envs - 1)
+        places = np.atleast_1d(checked_numbers("positions", positions))
+        if places.ndim != 1 or not np.isfinite(places).all():
+            raise OptionError(f"positions must be finite numbers (n,), got {positions!r:.80}")
+        return self._along_joint(env, self.handle_pose()[env], places)
 
     def _along_joint(self, env: int, now: np.ndarray, positions: np.ndarray) -> np.ndarray:
         """Return the poses (n, 7) of a frame on the target at positions (n,) of its joint, given its pose ``now``."""

@@ -11,6 +11,7 @@ from pettingzoo import ParallelEnv
 
 from sensorium.errors import EpisodeOverError, OptionError, shorten
 from sensorium.suites import pick_env
+from sensorium.tasks.checks import check_names
 from sensorium.tasks.observation_view import RENDER_MODES, ObservationView, Space, checked_render_mode
 from sensorium.tasks.shared_task import SharedTask
 
@@ -57,10 +58,12 @@ class ParallelView(ParallelEnv[str, Any, np.ndarray]):  # type: ignore[misc]
 
     def observation_space(self, agent: str) -> Space:
         """Return the observation space of an agent, the same object at each call."""
+        check_names("agent", [agent], self.observation_spaces)
         return self.observation_spaces[agent]
 
     def action_space(self, agent: str) -> Space:
         """Return the action space of an agent, the same object at each call."""
+        check_names("agent", [agent], self.action_spaces)
         return self.action_spaces[agent]
 
     def reset(
@@ -88,6 +91,8 @@ class ParallelView(ParallelEnv[str, Any, np.ndarray]):  # type: ignore[misc]
         """
         if not self.agents:
             raise EpisodeOverError("there are no agents left: call reset()")
+        if not isinstance(actions, Mapping):
+            raise OptionError(f"actions must be a mapping of agents to actions, got {actions!r:.80}")
         gone = [name for name in actions if name in self.possible_agents and name not in self.agents]
         if gone:
             raise OptionError(

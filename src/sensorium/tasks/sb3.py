@@ -10,9 +10,11 @@ from gymnasium import spaces
 from stable_baselines3.common.vec_env import VecEnv
 from stable_baselines3.common.vec_env.base_vec_env import VecEnvIndices, VecEnvObs
 
-from sensorium.errors import OptionError
+from sensorium.errors import NameNotFoundError, OptionError
+from sensorium.options import checked_integer
 from sensorium.suites import flatten_reading
 from sensorium.suites.observation import Arrays
+from sensorium.tasks.checks import checked_seed
 
 if TYPE_CHECKING:
     from sensorium.tasks.task import Task
@@ -20,6 +22,10 @@ if TYPE_CHECKING:
 
 Final: TypeAlias = Callable[[int], Any]
 """Returns the last observation of an env whose episode has ended."""
+
+
+class _NoAttributeError(NameNotFoundError, AttributeError):
+    """The task has no such attribute. Stable-Baselines3 expects an AttributeError, for example in ``has_attr``."""
 
 
 class BatchedVecEnv(VecEnv):
@@ -56,8 +62,14 @@ class BatchedVecEnv(VecEnv):
         return self._begin()
 
     def step_async(self, actions: np.ndarray) -> None:
-        """Store the actions of the next step."""
-        self._action = np.asarray(actions, np.float32)
+        """Store the actions of the next step, (B, n)."""
+        try:
+            action = np.asarray(actions, np.float32)
+        except (TypeError, ValueError, RuntimeError) as error:  # RuntimeError: a tensor that requires a gradient
+            raise OptionError(f"actions must be numbers, got {actions!r:.80}") from error
+        if action.shape != self._action.shape:
+            raise OptionError(f"actions must have shape {self._action.shape}, got {action.shape}")
+        self._action = action
 
     def step_wait(self) -> tuple[VecEnvObs, np.ndarray, np.ndarray, list[dict[str, Any]]]:
         """Make the step, and return observations, rewards, ends and one info per env."""
@@ -80,22 +92,49 @@ class BatchedVecEnv(VecEnv):
         self.task.close()
 
     def get_attr(self, attr_name: str, indices: VecEnvIndices = None) -> list[Any]:
-        """Return an attribute of the task, once per env."""
-        value = "rgb_array" if attr_name == "render_mode" else getattr(self.task, attr_name)
-        return [value] * len(list(self._get_indices(indices)))
+        """Return an attribute of the task, once per env.
+
+        Raises:
+            NameNotFoundError: the task does not have it. It is an AttributeError too, for Stable-Baselines3.
+        """
+        return [self._attribute(attr_name)] * self._count(indices)
 
     def set_attr(self, attr_name: str, value: object, indices: VecEnvIndices = None) -> None:
         """Refuse: all envs are one task."""
         raise OptionError(f"set_attr: all envs are one task; set {attr_name!r} of env.task instead")
 
     def env_method(self, method_name: str, *args: object, indices: VecEnvIndices = None, **kwargs: object) -> list[Any]:
-        """Call a method of the task once, and return its result once per env."""
-        result = getattr(self.task, method_name)(*args, **kwargs)
-        return [result] * len(list(self._get_indices(indices)))
+        """Call a method of the task once, and return its result once per env.
+
+        Raises:
+            NameNotFoundError: the task does not have it. It is an AttributeError too, for Stable-Baselines3.
+        """
+        count, method = self._count(indices), self._attribute(method_name)
+        if not callable(method):
+            raise OptionError(f"{method_name!r} of the task is no method; use get_attr")
+        return [method(*args, **kwargs)] * count
 
     def env_is_wrapped(self, wrapper_class: type, indices: VecEnvIndices = None) -> list[bool]:
         """Return False for every env."""
-        return [False] * len(list(self._get_indices(indices)))
+        return [False] * self._count(indices)
+
+    def _attribute(self, name: str) -> Any:
+        if not isinstance(name, str):
+            raise OptionError(f"the name of an attribute must be text, got {name!r:.80}")
+        if name == "render_mode":
+            return "rgb_array"
+        try:
+            return getattr(self.task, name)
+        except AttributeError:
+            raise _NoAttributeError(f"the task {self.task.name!r} has no attribute {name!r}") from None
+
+    def _count(self, indices: VecEnvIndices) -> int:
+        """Return the number of envs that indices select."""
+        try:
+            chosen = list(self._get_indices(indices))
+        except TypeError:
+            raise OptionError(f"indices must be None, an integer or integers, got {indices!r:.80}") from None
+        return len([checked_integer("indices", each, -self.num_envs, self.num_envs - 1) for each in chosen])
 
     def get_images(self) -> Sequence[np.ndarray | None]:
         """Return an image of each env."""
@@ -123,7 +162,7 @@ class TaskVecEnv(BatchedVecEnv):
 
     def seed(self, seed: int | None = None) -> Sequence[int | None]:
         """Begin the first episodes of a seed at the next reset."""
-        self._seed = seed
+        self._seed = None if seed is None else checked_seed(seed)
         return [seed] * self.num_envs
 
     def _begin(self) -> VecEnvObs:

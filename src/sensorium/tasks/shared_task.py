@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sensorium._arguments import checked
-from sensorium.errors import EpisodeOverError, NameNotFoundError, OptionError, did_you_mean, shorten
+from sensorium.errors import EpisodeOverError, OptionError
 from sensorium.suites import SensorSuite
-from sensorium.tasks.checks import ActionLike, checked_action, checked_seed
+from sensorium.tasks.checks import ActionLike, check_names, checked_action, checked_seed
 from sensorium.tasks.config import TaskConfig
 from sensorium.tasks.episodes import step_scene
 from sensorium.tasks.protocols import EntityLike
@@ -237,9 +237,7 @@ class SharedTask:
         return all(bool((member.episode >= 0).all()) for member in self.members.values())
 
     def _member(self, name: str) -> Task[Any]:
-        if name not in self.members:
-            hint = did_you_mean(name, self.members) or f"; there are {shorten(self.members)}"
-            raise NameNotFoundError(f"there is no entity {name!r}{hint}")
+        check_names("entity", [name], self.members)
         return self.members[name]
 
     def _checked(self, actions: Mapping[str, ActionLike]) -> dict[str, np.ndarray]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 
-from sensorium._arguments import checked
+from sensorium._arguments import checked, checked_flag
 from sensorium.errors import OptionError
 from sensorium.options import checked_integer
 from sensorium.robots import Manipulator, Robot, make
@@ -199,7 +199,7 @@ class Task(EpisodeLoop[ConfigT]):
         """
         from sensorium.tasks.gym import as_gym, as_vector
 
-        if vector:
+        if checked_flag("vector", vector):
             return as_vector(self, keys, flatten, render_mode, output)
         if output != "numpy":
             raise OptionError(f"output is an option of vector views, got output={output!r} with vector=False")

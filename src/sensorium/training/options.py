@@ -109,6 +109,7 @@ class TrainOptions(Options):
             raise ValueError("must be an integer >= 1 or ClusterOptions")
         return int(value)
 
+    @checked
     def make_brain(
         self, observation_space: spaces.Dict, action_space: spaces.Box, device: str | None = None
     ) -> LearningBrain:
@@ -126,11 +127,12 @@ class TrainOptions(Options):
         if "seed" in self.brain_options:
             raise OptionError("brain_options: the training sets 'seed' itself; remove it")
         check_brain(kind, {"seed": self.seed, **self.brain_options})
-        options, device = self.brain_options, device or self.device
+        options, device = self.brain_options, self.device if device is None else device
         if device is not None:
             options = with_device(kind, options, usable_device(device))
         return kind(observation_space, action_space, seed=self.seed, **options)
 
+    @checked
     def make_task(self, entity: TrainableEntity, n_envs: int, seed: int, autoreset: bool = False) -> Task[Any]:
         """Return the task with this entity in it.
 
@@ -141,6 +143,7 @@ class TrainOptions(Options):
         self._check_task_options((*fixed, "device"))
         return tasks.make(self.task, entity=entity, **self.task_options, **fixed)
 
+    @checked
     def make_tensor_task(
         self, entity: TrainableEntity, n_envs: int, seed: int, device: str | None = None
     ) -> TensorTask[Any]:
@@ -155,7 +158,8 @@ class TrainOptions(Options):
         Raises:
             OptionError: ``task_options`` has an option that the training sets itself, or the task runs on arrays only.
         """
-        fixed: dict[str, Any] = {"n_envs": n_envs, "seed": seed, "device": device or self.device or "cpu"}
+        device = (self.device or "cpu") if device is None else device
+        fixed: dict[str, Any] = {"n_envs": n_envs, "seed": seed, "device": device}
         self._check_task_options(fixed)
         made = tasks.make(self.task, entity=entity, **self.task_options, **fixed)
         if not isinstance(made, TensorTask):
@@ -167,20 +171,26 @@ class TrainOptions(Options):
             if name in self.task_options:
                 raise OptionError(f"task_options: the training sets {name!r} itself; remove it")
 
-    def save(self, folder: Path) -> None:
-        """Write ``config.json`` to the folder of a training."""
+    @checked
+    def save(self, folder: str | Path) -> None:
+        """Write ``config.json`` to the folder of a training.
+
+        Raises:
+            DatasetError: the file cannot be written.
+        """
         config = {"format": _FORMAT, "version": 1, "sensorium": __version__, **self.model_dump(mode="json")}
         config["entity"]["sensors"] = self.entity.sensors.model_dump(mode="json", exclude_unset=True)
-        write_whole(folder / CONFIG, json.dumps(config, indent=2).encode() + b"\n")
+        write_whole(Path(folder) / CONFIG, json.dumps(config, indent=2).encode() + b"\n")
 
     @classmethod
     @checked
-    def load(cls, folder: Path) -> Self:
+    def load(cls, folder: str | Path) -> Self:
         """Return the options in ``config.json`` of the folder of a training.
 
         Raises:
             DatasetError: there is no such file, or it is damaged.
         """
+        folder = Path(folder)
         path = folder / CONFIG
         if not path.is_file():
             siblings = [each.parent.name for each in folder.parent.glob(f"*/{CONFIG}")]

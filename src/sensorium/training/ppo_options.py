@@ -96,6 +96,7 @@ class PPOOptions(Options):
                 raise OptionError(f"task_options: the training sets {name!r} itself; remove it")
         return TENSOR_TASKS[self.task].config_type(**self.task_options)
 
+    @checked
     def make_task(
         self, n_envs: int | None = None, seed: int | None = None, device: str | None = None
     ) -> TensorTask[Any]:
@@ -112,25 +113,31 @@ class PPOOptions(Options):
             self.task,
             n_envs=self.n_envs if n_envs is None else n_envs,
             seed=self.seed if seed is None else seed,
-            device=device or self.device,
+            device=self.device if device is None else device,
             **self.task_options,
         )
         assert isinstance(made, TensorTask)
         return made
 
-    def save(self, folder: Path) -> None:
-        """Write ``config.json`` to the folder of a training."""
+    @checked
+    def save(self, folder: str | Path) -> None:
+        """Write ``config.json`` to the folder of a training.
+
+        Raises:
+            DatasetError: the file cannot be written.
+        """
         config = {"format": _FORMAT, "version": 1, "sensorium": __version__, **self.model_dump(mode="json")}
-        write_whole(folder / CONFIG, json.dumps(config, indent=2).encode() + b"\n")
+        write_whole(Path(folder) / CONFIG, json.dumps(config, indent=2).encode() + b"\n")
 
     @classmethod
     @checked
-    def load(cls, folder: Path) -> Self:
+    def load(cls, folder: str | Path) -> Self:
         """Return the options in ``config.json`` of the folder of a training.
 
         Raises:
             DatasetError: there is no such file, or it is damaged.
         """
+        folder = Path(folder)
         try:
             config = json.loads((folder / CONFIG).read_bytes())
             if config.pop("format") != _FORMAT or config.pop("version") != 1:

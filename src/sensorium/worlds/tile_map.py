@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field, field_validator, model_validator
 
-from sensorium._arguments import checked
+from sensorium._arguments import checked, checked_numbers
 from sensorium.errors import OptionError, did_you_mean, shorten
 from sensorium.options import Options
 from sensorium.worlds.markup import Node, Problems, parse, read_document
@@ -210,7 +210,7 @@ class TileMap(Options):
         Args:
             xy: points (n, 2) or (2,) in the frame of the map, m.
         """
-        points = np.atleast_2d(np.asarray(xy, dtype=np.float64))
+        points = np.atleast_2d(checked_numbers("xy", xy))
         if points.ndim != 2 or points.shape[1] != 2:
             raise OptionError(f"height_at: points must have shape (2,) or (n, 2), got {np.shape(xy)}")
         rows, columns = len(self.grid), len(self.grid[0])
@@ -233,6 +233,7 @@ class TileMap(Options):
         size = (wide * self.tile_size[0], high * self.tile_size[1], top - bottom)
         return np.stack([x, y, (top + bottom) / 2, *size], axis=1)
 
+    @checked
     def add_to(
         self,
         spec: mujoco.MjSpec,

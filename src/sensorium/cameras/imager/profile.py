@@ -196,6 +196,7 @@ class CameraProfile(Options):
         except OptionError as error:
             raise OptionError(f"camera profile {str(path)!r}: {error}") from None
 
+    @checked
     def save(self, path: str | Path) -> None:
         """Write the options that differ from their defaults to a JSON file.
 
@@ -243,6 +244,7 @@ class CameraProfile(Options):
             return 0.0
         return self.focal_length / (2 * self.f_number)
 
+    @checked
     def overscan(self, intrinsics: Intrinsics, size: tuple[int, int], limit: float = 1.0) -> Margins:
         """Return how many pixels to render beyond each edge of an image, so that the lens shows no black border.
 
@@ -254,6 +256,7 @@ class CameraProfile(Options):
         """
         return margins(self, intrinsics, size, limit)
 
+    @checked
     def rays(self, intrinsics: Intrinsics, size: tuple[int, int]) -> tuple[torch.Tensor, torch.Tensor]:
         """Return the rays of all pixels of a (width, height) image; with a measured depth they give points.
 

@@ -91,7 +91,7 @@ class LiftConfig(ArmTaskConfig):
     @classmethod
     def _add_camera(cls, values: object) -> object:
         """Replace the tracker of the cube by a camera."""
-        if not isinstance(values, Mapping) or not values.get("camera"):
+        if not isinstance(values, Mapping) or values.get("camera") is not True:
             return values
         given = {"cameras": (_CAMERA,), "observe_cameras": ("front",), "observe": ("joints", "hand/pos")}
         return {**given, **values}

@@ -13,6 +13,7 @@ from sensorium._arguments import checked
 from sensorium.errors import DivergenceError, EpisodeOverError, OptionError
 from sensorium.robots import Robot, make
 from sensorium.tasks import task_cameras
+from sensorium.tasks.checks import sorted_numbers
 from sensorium.tasks.protocols import EntityLike
 from sensorium.tasks.tensor.config import TensorTaskConfig
 from sensorium.tasks.tensor.episode_draws import EpisodeDraws
@@ -143,14 +144,15 @@ class TensorTask(TensorHooks[ConfigT]):
         Returns:
             The observation, by uuid, and info: ``{"episode": (B,)}``.
         """
+        envs, first = torch.arange(self.n_envs, device=self.device), self.episode + 1
+        if numbers is not None:
+            first = torch.tensor(sorted_numbers(numbers, None, self.n_envs), device=self.device)
+            envs.zero_()
+        self.scene.set_episodes(first, env_ids=envs)  # sensors draw the numbers of the same episodes
         self.log.clear()
         self._fresh.fill_(True)
-        envs = torch.arange(self.n_envs, device=self.device)
-        if numbers is not None:
-            self.episode.copy_(torch.tensor(numbers, device=self.device) - 1)
-            envs.zero_()
+        self.episode.copy_(first - 1)
         self.draws.set_envs(envs)
-        self.scene.set_episodes(self.episode + 1, env_ids=envs)  # sensors draw the numbers of the same episodes
         self.scene.reset()
         run_on_device(self._update_observations, self.scene)
         return self._by_name(self._observations.values.clone()), {"episode": self.episode.clone()}
@@ -190,7 +192,10 @@ class TensorTask(TensorHooks[ConfigT]):
         return self._observations.values
 
     def _checked(self, action: torch.Tensor | np.ndarray) -> torch.Tensor:
-        values = torch.as_tensor(action)
+        try:
+            values = torch.as_tensor(action)
+        except (TypeError, ValueError, RuntimeError) as error:
+            raise OptionError(f"action must be numbers, got {action!r:.80}") from error
         if values.shape != self.action.shape:
             raise OptionError(f"action must have shape {tuple(self.action.shape)}, got {tuple(values.shape)}")
         if not self.scene.world.is_gpu:
@@ -280,6 +285,8 @@ class TensorTask(TensorHooks[ConfigT]):
 
     def describe_input(self, name: str) -> InputDescription:
         """Return what a value of :meth:`observe` is."""
+        if not isinstance(name, str):
+            raise OptionError(f"name must be text, got {name!r:.80}")
         if name == "last_action":
             return InputDescription(source="previous_action")
         return self.inputs.get(name, InputDescription())
