@@ -20,7 +20,8 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from fuzz_objects import objects
+from fuzz_good import good_arguments
+from fuzz_objects import new_object, objects
 
 import sensorium as sn
 from sensorium.options import Options
@@ -62,6 +63,8 @@ SKIPPED = {
     "note_written": "called by the scene only",
     "attach": "called by the scene only",
     "start": "called by the scene only",
+    "add_to": "called by the scene only",
+    "learn": "takes as many steps as it is told; tests/test_bad_entity_input.py calls it",
     "add_scene": "hook of a task, called by the task only",
     "begin_episodes": "hook of a task, called by the task only",
     "add_child": "changes the tree that further calls use",
@@ -121,18 +124,25 @@ def callables() -> dict[str, Callable[..., object]]:
                 or not _is_ours(function)
             ):
                 continue
-            found[f"<{name}>.{method}"] = _of_new_buffer(method) if name == "buffer" else getattr(value, method)
+            is_changed = name in ("buffer", "unbuilt")
+            found[f"<{name}>.{method}"] = _of_new_object(name, method) if is_changed else getattr(value, method)
     return found
 
 
-def _of_new_buffer(method: str) -> Callable[..., object]:
-    """Return a method of a buffer that is made for each call, since a call may replace its value."""
+def _of_new_object(name: str, method: str) -> Callable[..., object]:
+    """Return a method of an object that is made for each call, since a call may change it."""
 
-    @functools.wraps(getattr(objects()["buffer"], method))
+    @functools.wraps(getattr(objects()[name], method))
     def call(*values: object, **named: object) -> object:
-        return getattr(sn.Buffer(torch.zeros(3)), method)(*values, **named)
+        return getattr(new_object(name), method)(*values, **named)
 
     return call
+
+
+@functools.cache
+def good() -> dict[str, dict[str, object]]:
+    """Return name of a callable -> good values of its required arguments."""
+    return good_arguments(objects())
 
 
 def _is_exempt(kind: type) -> bool:
@@ -152,7 +162,7 @@ def _is_ours(function: object) -> bool:
 
 
 def wrong_calls() -> list[WrongCall]:
-    """Return all wrong calls: each value for every optional argument, and for all required ones at once."""
+    """Return all wrong calls: each value for every argument, and for all required ones at once."""
     calls = []
     for name, function in callables().items():
         try:
@@ -162,7 +172,7 @@ def wrong_calls() -> list[WrongCall]:
         kinds = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
         named = [one for one in parameters if one.kind not in kinds]
         optional = [one.name for one in named if one.default is not inspect.Parameter.empty]
-        places = [*(["*"] if len(optional) < len(named) else []), *optional]
+        places = dict.fromkeys([*(["*"] if len(optional) < len(named) else []), *optional, *good().get(name, {})])
         calls += [WrongCall(name, place, value) for place in places for value in BAD]
     return calls
 
@@ -185,6 +195,7 @@ def make(call: WrongCall) -> str | None:
     kinds = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
     positional: list[object] = []
     named: dict[str, object] = {}
+    others = {} if call.parameter == "*" else good().get(call.target, {})
     for parameter in parameters.values():
         required = parameter.default is inspect.Parameter.empty and parameter.kind not in kinds
         if parameter.name == call.parameter or required:
@@ -192,6 +203,8 @@ def make(call: WrongCall) -> str | None:
                 positional.append(BAD[call.value])
             else:
                 named[parameter.name] = BAD[call.value]
+            if parameter.name in others and parameter.name != call.parameter:
+                named[parameter.name] = others[parameter.name]
     return outcome(lambda: function(*positional, **named), parameters)
 
 

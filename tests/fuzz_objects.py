@@ -15,9 +15,17 @@ DATA = Path(__file__).parent / "data"
 _FOLDER = tempfile.TemporaryDirectory()
 
 
-def _scene() -> dict[str, object]:
+def new_object(name: str) -> object:
+    """Return a new object of those that calls change: "unbuilt" or "buffer"."""
+    if name == "buffer":
+        return sn.Buffer(torch.zeros(3))
     unbuilt = sn.Scene()
-    unbuilt.add_object(sn.Plane())
+    unbuilt.add_object(sn.Plane(), name="floor")
+    unbuilt.add_object(sn.Box(size=(0.1, 0.1, 0.1)), name="box", pos=(0, 0, 0.5), free=True)
+    return unbuilt
+
+
+def _scene() -> dict[str, object]:
     scene = sn.Scene(dt=0.01, substeps=1)
     scene.add_object(sn.Plane())
     box = scene.add_object(sn.Box(size=(0.2, 0.2, 0.2), mass=1.0), name="box", pos=(0, 0, 0.5), free=True)
@@ -28,12 +36,13 @@ def _scene() -> dict[str, object]:
     contact = scene.add_sensor(sn.Contact(link="box", uuid="contact"))
     camera = scene.add_sensor(sn.Camera(pos=(1, 0, 1), lookat=(0, 0, 0), resolution=(16, 12), uuid="camera"))
     rover = scene.add_robot(sn.robots.make("diffdrive", pos=(0, 2, 0)), name="rover")
+    scene.add_light("point", name="lamp", pos=(0, 0, 3))
     skin = scene.add_sensor(sn.TactileArray(link="box", grid=(2, 2), spacing=0.01, uuid="skin"))
     depth = scene.add_sensor(sn.DepthCamera(link="box", uuid="depth"))
     scene.build(n_envs=2)
     suite = sn.SensorSuite(2, [imu])
     return {
-        "unbuilt": unbuilt,
+        "unbuilt": new_object("unbuilt"),
         "scene": scene,
         "box": box,
         "arm": arm,
@@ -52,7 +61,7 @@ def _scene() -> dict[str, object]:
         "trace": sn.Trace(imu),
         "path": sn.scenarios.make("random-acceleration", scene, rover),
         "suite": suite,
-        "buffer": sn.Buffer(torch.zeros(3)),
+        "buffer": new_object("buffer"),
     }
 
 

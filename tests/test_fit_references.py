@@ -203,7 +203,7 @@ def test_order_of_quaternions():
 
 def test_bad_poses_are_errors():
     t, turns, *_ = motion(10)
-    with pytest.raises(OptionError, match=r"quat must have the shape \(n, 4\)"):
+    with pytest.raises(OptionError, match=r"quat must be numbers of shape \(n, 4\)"):
         PoseReference(t, turns[:, :3])
     with pytest.raises(OptionError, match=r"no row with a unit quaternion"):
         PoseReference(t, turns * np.nan)

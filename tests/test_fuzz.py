@@ -35,6 +35,17 @@ def test_every_option_is_given_wrong_values():
             assert optional.intersection(function.option_names()) <= found[name], name
 
 
+def test_good_arguments_are_good():
+    problems = {}
+    for name, arguments in fuzz_calls.good().items():
+        try:
+            with fuzz_calls.quiet():
+                fuzz_calls.callables()[name](**arguments)
+        except (Exception, SystemExit) as error:
+            problems[name] = repr(error)
+    assert not problems
+
+
 def test_a_raw_error_is_a_fault(monkeypatch):
     def raw(name: str = "") -> None:
         raise ValueError(name.foo)

@@ -57,7 +57,8 @@ class _Names(dict[str, object]):
         full = {"np": "numpy", "th": "torch"}.get(name, name)
         if full in sys.modules:
             return sys.modules[full]
-        for module, content in list(sys.modules.items()):
+        # a copy is atomic: while a list of items is made, other threads may import
+        for module, content in sys.modules.copy().items():
             found = getattr(content, "__dict__", {}).get(name) if module.startswith("sensorium.") else None
             if isinstance(found, type) and found.__name__ == name and found.__module__ == module:
                 return found
@@ -152,6 +153,15 @@ def checked_numbers(
     if finite and not np.isfinite(array).all():
         raise OptionError(f"{name} must be finite numbers, got {value!r:.80}")
     return array.astype(np.float64)
+
+
+def checked_number(name: str, value: object, lower: float = -math.inf) -> float:
+    """Return an argument as a float; raise OptionError that names it if it is not a finite number >= ``lower``."""
+    fits = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
+    if not fits or not lower <= value <= sys.float_info.max or value == -math.inf:  # type: ignore[operator]
+        bound = "a finite number" if lower == -math.inf else f"a number >= {lower:g}"
+        raise OptionError(f"{name} must be {bound}, got {value!r:.80}")
+    return float(value)  # type: ignore[arg-type]
 
 
 def checked_index(owner: object, item: str, index: object, count: int) -> int:

@@ -109,6 +109,10 @@ def _left_in_groups(root: Path, path: str, limit: str, usage: str, cache: str) -
             return
 
 
+MAX_WORKERS = 1024
+"""Largest number of processes of a command."""
+
+
 def check_memory(option: str, value: int, what: str, each: float, fixed: float = 0.0, minimum: int = 1) -> None:
     """Raise an error if a size needs more memory than is free. Call it before the memory is allocated.
 

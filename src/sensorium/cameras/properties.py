@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from numbers import Integral
+from numbers import Integral, Real
 from typing import TYPE_CHECKING
 
 import torch
@@ -152,7 +152,8 @@ class CameraProperties(Module):
         if not isinstance(env, Integral) or not 0 <= env < self.group.n_envs:
             raise OptionError(f"pick_pixel: env must be an integer in [0, {self.group.n_envs}), got {env!r}")
         width, height = self.options.resolution
-        if not (0 <= x < width and 0 <= y < height):
+        numbers = isinstance(x, Real) and isinstance(y, Real)
+        if not (numbers and 0 <= x < width and 0 <= y < height):
             raise OptionError(f"pick_pixel: x and y must lie in [0, {width}) and [0, {height}), got {x!r} and {y!r}")
         return pick(self.group.world, view, self._get_mount("pick_pixel").intrinsics, int(env), x, y)
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import torch
 
-from sensorium._arguments import checked
+from sensorium._arguments import checked, checked_numbers
 from sensorium.errors import NameNotFoundError, OptionError, did_you_mean
 from sensorium.pipeline import formula
 from sensorium.worlds import Envs, Scene, env_index
@@ -60,7 +60,8 @@ def randomize_look(
         >>> randomize_look(scene, intensity=(0.6, 1.4), tint=0.1, direction=0.3, colors=0.2, draw=episode)
     """
     world, model = scene.world, scene.model
-    if len(intensity) != 2 or not 0 <= intensity[0] <= intensity[1]:
+    low, high = checked_numbers("intensity", intensity, (2,), finite=True)
+    if not 0 <= low <= high:
         raise OptionError(f"intensity must be (min, max) with 0 <= min <= max, got {intensity!r}")
     for name, value in (("tint", tint), ("direction", direction), ("position", position), ("colors", colors)):
         limit = math.pi / 2 if name == "direction" else math.inf

@@ -11,7 +11,7 @@ from sensorium._arguments import checked
 from sensorium.deploy.inputs import SAME_TIME
 from sensorium.deploy.messages import Message
 from sensorium.deploy.policy import Policy
-from sensorium.errors import StaleInputError
+from sensorium.errors import OptionError, StaleInputError
 
 
 class LogRun(NamedTuple):
@@ -66,7 +66,10 @@ def run_log(
                 observations.append(policy._vector[0].copy())
             due += period
 
-    for topic, message, arrival in messages:
+    for each in messages:
+        if not isinstance(each, tuple | list) or len(each) != 3:
+            raise OptionError(f"messages must be (topic, message, arrival in s) each, got {each!r:.80}")
+        topic, message, arrival = each
         if topic not in policy.topics:
             continue
         decide(arrival - SAME_TIME)  # messages that arrive at the time of a decision belong to it

@@ -13,8 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import stats
 
-from sensorium._arguments import checked
+from sensorium._arguments import checked, checked_numbers
 from sensorium.errors import OptionError
+from sensorium.options import checked_integer
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,10 @@ class AllanDeviation:
     deviation: np.ndarray
     low: np.ndarray
     high: np.ndarray
+
+
+_MAX_POINTS = 100_000
+"""Largest number of averaging times."""
 
 
 @checked
@@ -55,9 +60,14 @@ def allan_deviation(
         >>> curve = sn.fit.allan_deviation(log["gyro"], rate=200.0)
         >>> plt.loglog(curve.tau, curve.deviation)
     """
-    array = np.asarray(values, float)
+    array, points = checked_numbers("values", values), checked_integer("points", points, 1, _MAX_POINTS)
+    if array.ndim not in (1, 2):
+        raise OptionError(f"allan_deviation: values must be (samples,) or (samples, axes), got shape {array.shape}")
+    segments = [slice(None)] if segments is None else segments
+    if any(not isinstance(one, slice) for one in segments):
+        raise OptionError(f"allan_deviation: segments must be slices, got {segments!r:.80}")
     array = array[:, None] if array.ndim == 1 else array
-    parts = [array[one] for one in (segments or [slice(None)])]
+    parts = [array[one] for one in segments]
     longest = max((len(part) for part in parts), default=0)
     if longest < 3:
         raise OptionError(f"allan_deviation needs at least 3 samples in one segment, got {longest}")

@@ -97,6 +97,8 @@ class Estimate:
     @checked
     def missing(cls, name: str, unit: str, reason: str, shape: tuple[int, ...] = ()) -> Estimate:
         """Return an estimate that the log does not identify: NaN in an unlimited interval."""
+        if not isinstance(shape, tuple):
+            raise OptionError(f"shape must be a tuple of sizes, got {shape!r:.80}")
         value, low, high = (_plain(np.full(shape, one)) for one in (np.nan, -np.inf, np.inf))
         return cls(name, value, (low, high), unit, False, reason)
 

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Protocol
 
+from sensorium._arguments import checked_flag
 from sensorium.fit.logs import SensorLog
 
 
@@ -41,7 +42,7 @@ def provenance(log: SensorLog, reference: SensorLog | None = None, **settings: o
 @contextmanager
 def steps(total: int, shown: bool | None) -> Iterator[ProgressStep]:
     """Show a progress bar with ``total`` steps; ``shown=None`` shows it if stderr is a terminal."""
-    if not (sys.stderr.isatty() if shown is None else shown):
+    if not (sys.stderr.isatty() if shown is None else checked_flag("progress", shown)):
         yield lambda text: None
         return
     from rich.console import Console

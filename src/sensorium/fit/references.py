@@ -163,9 +163,8 @@ class PoseReference:
         quat_order: str = "wxyz",
         max_gap: float = MAX_GAP,
     ) -> None:
-        stamps, turns = checked_numbers("time", time), checked_numbers("quat", quat)
-        if turns.ndim != 2 or turns.shape[1] != 4:
-            raise OptionError(f"reference: quat must have the shape (n, 4), got {turns.shape}")
+        turns = checked_numbers("quat", quat, ("n", 4))
+        stamps = checked_numbers("time", time, (len(turns),))
         if quat_order not in ("wxyz", "xyzw"):
             raise OptionError(f"quat_order must be 'wxyz' or 'xyzw', got {quat_order!r}")
         if quat_order == "xyzw":

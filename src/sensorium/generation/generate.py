@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from sensorium._arguments import checked
+from sensorium._system import MAX_WORKERS
 from sensorium.datasets.header import FAILED, HEADER, episode_name, read_header, write_header
 from sensorium.datasets.manifest import (
     JOURNAL,
@@ -21,11 +22,12 @@ from sensorium.datasets.manifest import (
     read_manifest,
     write_manifest,
 )
-from sensorium.errors import DatasetError, GenerationError, OptionError
+from sensorium.errors import DatasetError, GenerationError
 from sensorium.files import PART, explain_errors, lock_folder, refuse_foreign_links, written_name
 from sensorium.generation.ledger import Ledger, Runner, UnitJob, UnitResult, is_complete
 from sensorium.generation.options import SELECTION, GenerateOptions
 from sensorium.generation.unit import UnitMaker
+from sensorium.options import checked_integer
 
 _MAX_TEXT = 300
 """Maximum length of an option's value in a message, in characters."""
@@ -88,8 +90,7 @@ def generate(
         >>> options = sn.generation.GenerateOptions(task="pick", episodes=8, envs=4)
         >>> sn.generation.generate(options, "data/pick").success_rate
     """
-    if workers < 1:
-        raise OptionError(f"workers must be >= 1, got {workers}")
+    workers = checked_integer("workers", workers, 1, MAX_WORKERS)
     folder = Path(folder)
     with explain_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from sensorium._arguments import checked
+from sensorium._arguments import checked, checked_number
+from sensorium._system import check_memory
 from sensorium.errors import OptionError, shorten
 from sensorium.logs.log import Log, TopicLog
 
@@ -68,6 +69,11 @@ def resample(
     """
     if not 0 < rate <= 1e6:
         raise OptionError(f"rate must lie in (0, 1e6] Hz, got {rate!r}")
+    for name, place in fields.items():
+        if not isinstance(name, str) or not (isinstance(place, tuple | list) and len(place) == 2):
+            raise OptionError(f"fields must be name -> (topic, path of the field), got {name!r:.40}: {place!r:.40}")
+    if not fields:
+        raise OptionError("fields must name at least one field of the log, got {}")
     taken = [name for name in fields if name == "time" or name.startswith("age/")]
     if taken:
         raise OptionError(f"fields: {taken[0]!r} is a name of the result itself; choose another one")
@@ -75,9 +81,11 @@ def resample(
     empty = [name for name, topic in used.items() if not len(topic)]
     if empty:
         raise OptionError(f"the topic {empty[0]!r} has no messages")
-    first = max(float(topic.arrival.min()) for topic in used.values()) if start is None else start
-    last = log.span[1] if stop is None else stop
+    own_start = max(float(topic.arrival.min()) for topic in used.values())
+    first = own_start if start is None else checked_number("start", start)
+    last = log.span[1] if stop is None else checked_number("stop", stop)
     count = int(np.floor((last - first + _SAME_TIME) * rate)) + 1
+    check_memory("times from start to stop", count, "the result", 8 * (1 + len(fields)))
     if count < 1:
         raise OptionError(f"there is no time between start {first:g} and stop {last:g}")
     times = first + np.arange(count) / rate

@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from sensorium._arguments import checked
-from sensorium.errors import DatasetError, OptionError, shorten
+from sensorium._system import MAX_WORKERS
+from sensorium.errors import DatasetError, shorten
 from sensorium.files import explain_errors, lock_folder, refuse_foreign_links
+from sensorium.options import checked_integer
 from sensorium.recording.folder import CONFIG, STATE, missing_in, read_config
 from sensorium.recording.output_folder import OutputFolder, has_step
 from sensorium.recording.recording import Recording
@@ -64,8 +66,7 @@ def replay(
         >>> sn.recording.replay("runs/a", "runs/a-seen", options).read_rgb("robot.rig.front_left", 0)
     """
     options = options or ReplayOptions()
-    if workers < 1:
-        raise OptionError(f"workers must be >= 1, got {workers}")
+    workers = checked_integer("workers", workers, 1, MAX_WORKERS)
     recording = Recording(source)
     folder = Path(out)
     if folder.resolve() == Path(source).resolve():

@@ -218,6 +218,9 @@ def _assemble(
     """Create a robot from the values of a model; the other arguments replace them."""
     if base is not None:
         values["base"] = base
+    for name, given in (("actions", actions), ("move_groups", move_groups)):
+        if given is not None and (isinstance(given, str) or not isinstance(given, Sequence)):
+            raise OptionError(f"{name} must be a sequence, got {given!r:.80}")
     if actions is not None:
         values["actions"] = tuple(each if isinstance(each, Action) else Action(**each) for each in actions)
         if not values["actions"]:

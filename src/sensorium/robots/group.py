@@ -9,7 +9,7 @@ import mujoco
 import numpy as np
 import torch
 
-from sensorium._arguments import as_array, checked, checked_numbers
+from sensorium._arguments import as_array, checked, checked_flag, checked_numbers
 from sensorium.errors import NotBuiltError, OptionError
 from sensorium.options import checked_integer
 from sensorium.robots.adapt import check_servo, servo_names
@@ -23,6 +23,8 @@ _UNLIMITED = {int(mujoco.mjtJoint.mjJNT_HINGE): 2 * math.pi, int(mujoco.mjtJoint
 """Type of joint -> bound in both directions, rad or m, for joints without limits."""
 _FIELDS = ("qpos", "qvel", "ctrl", "xpos", "xquat", "cvel", "subtree_com")
 """Physics fields that are read and written."""
+_MAX_ITERATIONS = 100_000
+"""Largest number of iterations of inverse kinematics."""
 Columns: TypeAlias = slice | list[int]
 """An index of columns."""
 
@@ -197,6 +199,8 @@ class GroupHandle(Module):
         from sensorium.robots import chain_kernels
 
         world, chain = self._arm("solve")
+        iterations = checked_integer("iterations", iterations, 0, _MAX_ITERATIONS)
+        restart = checked_flag("restart", restart)
         index = env_index(envs, world.n_envs, torch.device("cpu"))
         goal = np.atleast_2d(checked_numbers(f"{self.description.name}.solve: pose", pose))
         rows = np.arange(world.n_envs) if index is None else index.numpy(force=True)
@@ -239,7 +243,8 @@ class GroupHandle(Module):
         from sensorium.robots import chain_kernels
 
         _, chain = self._arm("ee_pose")
-        pose, iterations = self._matrix("pose", pose, rows, 7), checked_integer("iterations", iterations)
+        iterations = checked_integer("iterations", iterations, 0, _MAX_ITERATIONS)
+        pose = self._matrix("pose", pose, rows, 7)
         goal, local = np.empty_like(pose), np.empty_like(pose)
         chain_kernels.compose(self._link_pose(self._base)[rows], pose, goal)
         chain_kernels.relative(self._link_pose(chain.root)[rows], goal, local)

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from pydantic import Field, field_validator
 
-from sensorium._arguments import as_array, checked
+from sensorium._arguments import as_array, checked, checked_number
 from sensorium.errors import NameNotFoundError, OptionError, did_you_mean, shorten
 from sensorium.options import checked_integer
 from sensorium.pipeline.formula import key
@@ -248,9 +248,12 @@ class Manipulator(Robot):
             max_offset: bound of the offsets, rad.
             rngs: one random generator per env.
         """
-        rows = self._rows(envs)
+        rows, max_offset = self._rows(envs), checked_number("max_offset", max_offset, 0.0)
         for group in self.groups.values():
-            if group.description.kind == "arm" and rngs:
+            if group.description.kind == "arm" and len(rngs):
+                generators = all(isinstance(each, np.random.Generator) for each in rngs)
+                if not generators or len(rngs) != len(group.target[rows]):
+                    raise OptionError(f"rngs must be one random generator of NumPy per env, got {rngs!r:.80}")
                 offsets = np.stack([rng.uniform(-max_offset, max_offset, len(group.limits)) for rng in rngs])
                 group.put(np.clip(group.target[rows] + offsets, *group.limits.T), rows)
 

@@ -10,7 +10,7 @@ import mujoco
 import numpy as np
 import torch
 
-from sensorium._arguments import as_array
+from sensorium._arguments import as_array, checked_number
 from sensorium.errors import NameNotFoundError, NotBuiltError, OptionError, did_you_mean, shorten
 from sensorium.options import checked_integer
 from sensorium.robots import chain_kernels
@@ -243,7 +243,7 @@ class Robot(SceneRobot[RobotOptions]):
         (seen, there), twist = np.empty((2, *base.shape)), np.empty((len(base), 6))
         chain_kernels.relative(base, checked_poses("start", start, len(base)), seen)
         chain_kernels.relative(base, checked_poses("goal", goal, len(base)), there)
-        chain_kernels.between(seen, there, dt, twist)
+        chain_kernels.between(seen, there, checked_number("dt", dt, 1e-9), twist)
         return there, twist
 
     def get_velocity(self) -> tuple[torch.Tensor, torch.Tensor]:

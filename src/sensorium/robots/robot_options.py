@@ -15,7 +15,7 @@ from sensorium.errors import NameNotFoundError, OptionError, did_you_mean, short
 from sensorium.options import Options
 from sensorium.robots.rig import SensorRig
 from sensorium.worlds.compose import load_spec, pose
-from sensorium.worlds.initial_pose import find_pose
+from sensorium.worlds.initial_pose import are_given, find_pose
 from sensorium.worlds.scene_robot import Placement
 
 _Limit = Annotated[float, Field(allow_inf_nan=True)]
@@ -164,7 +164,7 @@ def every_actuator(spec: mujoco.MjSpec, strict: bool) -> tuple[Action, ...]:
 def start_pose(options: RobotOptions) -> Placement:
     """Return the arguments joint_positions and keyframe of ``scene.add_robot`` that are set."""
     found: Placement = {}
-    if options.joint_positions != {}:  # also if it is no mapping, which the scene refuses
+    if are_given(options.joint_positions):
         found["joint_positions"] = options.joint_positions
     if options.keyframe is not None:
         found["keyframe"] = options.keyframe

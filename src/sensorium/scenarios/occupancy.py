@@ -112,7 +112,7 @@ class OccupancyMap:
         Raises:
             OptionError: an argument is out of range, or there are only planes and no bounds.
         """
-        low, high = heights
+        low, high = checked_numbers("heights", heights, (2,), finite=True)
         if not 0 <= low < high:
             raise OptionError(f"heights must be (low, high) with 0 <= low < high, got {heights!r}")
         if not math.isfinite(resolution) or resolution <= 0:
@@ -120,7 +120,8 @@ class OccupancyMap:
         if not 0 <= env < scene.n_envs:
             raise OptionError(f"env must be in [0, {scene.n_envs}), got {env!r}")
         scanner = SceneScanner(scene, exclude, env)
-        left, bottom, right, top = bounds or scanner.bounds()
+        edges = scanner.bounds() if bounds is None else checked_numbers("bounds", bounds, (4,), finite=True)
+        left, bottom, right, top = map(float, edges)
         if not (left < right and bottom < top):
             raise OptionError(f"bounds must be (left, bottom, right, top), got {bounds!r}")
         columns, rows = (max(1, math.ceil(extent / resolution - 1e-6)) for extent in (right - left, top - bottom))

@@ -133,9 +133,12 @@ class ArraySensor(ObservationSensor):
         is_image: bool = False,
         purpose: Purpose | None = None,
     ) -> None:
-        super().__init__(uuid, _boxes(shape, np.dtype(dtype), low, high), is_image, purpose)
+        try:
+            self._dtype = np.dtype(dtype)
+        except (TypeError, ValueError, RuntimeError) as error:  # RuntimeError: a tensor
+            raise OptionError(f"ArraySensor: dtype must be a dtype of NumPy, got {dtype!r:.80}") from error
+        super().__init__(uuid, _boxes(shape, self._dtype, low, high), is_image, purpose)
         self._source = source
-        self._dtype = np.dtype(dtype)
 
     def read(self) -> Arrays:
         """Return copies of the arrays."""
@@ -275,6 +278,8 @@ def _(space: SensedBox, n: int = 1) -> SensedBox:
 def _boxes(shape: Shape, dtype: np.dtype[Any], low: float, high: float) -> spaces.Space[Any]:
     if isinstance(shape, Mapping):
         return spaces.Dict({name: _boxes(each, dtype, low, high) for name, each in shape.items()})
+    if not isinstance(shape, Sequence) or isinstance(shape, str):
+        raise OptionError(f"shape must be a sequence of sizes, or a mapping of names to such, got {shape!r:.80}")
     return box_space(tuple(shape), dtype, low, high)
 
 

@@ -13,6 +13,7 @@ from pydantic_core import from_json, to_json
 
 from sensorium._arguments import checked
 from sensorium.errors import OptionError
+from sensorium.options import checked_integer
 
 
 class JsonSpace(Space[dict[str, Any]]):
@@ -66,8 +67,8 @@ def encode(uuid: str, values: Sequence[dict[str, Any]], length: int | None) -> n
     """
     if not isinstance(values, Iterable):
         raise OptionError(f"{uuid!r}: values must be a sequence of dicts, got {values!r:.80}")
-    if length is not None and not isinstance(length, int):
-        raise OptionError(f"{uuid!r}: length must be an integer or None, got {length!r:.80}")
+    if length is not None:
+        length = checked_integer(f"{uuid!r}: length", length, 1, 2**31 - 1)
     texts = to_texts(uuid, values)
     if length is None:
         return [text.decode() for text in texts]

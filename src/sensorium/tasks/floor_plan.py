@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from sensorium._arguments import checked
+from sensorium._arguments import checked, checked_number
 from sensorium.scenarios.occupancy import FREE, OCCUPIED, OccupancyMap
 from sensorium.worlds import Box, Cylinder
 from sensorium.worlds.primitives import Primitive
@@ -120,6 +120,8 @@ class FloorPlan:
         Returns:
             False if no place was found.
         """
+        if isinstance(shape, float):
+            shape = checked_number("shape", shape, 0.0)
         half = np.array(self.size) / 2
         for _ in range(_MAX_DRAWS):
             (x, y), yaw = rng.uniform(-half, half).tolist(), float(rng.uniform(-math.pi, math.pi))

@@ -12,6 +12,7 @@ from pydantic import Field, field_validator, model_validator
 from scipy.ndimage import label
 
 from sensorium import poses
+from sensorium._arguments import checked_flag
 from sensorium.errors import OptionError
 from sensorium.options import checked_integer
 from sensorium.robots import Robot
@@ -231,7 +232,7 @@ class NavToObj(Task[NavToObjConfig]):
             target is near enough and in line of sight.
         """
         target = self.target_name(env)
-        if use_rays:
+        if checked_flag("use_rays", use_rays):
             (left, bottom), (right, top) = np.array([[-0.5], [0.5]]) * self.config.size
             bounds = (left - CELL, bottom - CELL, right + CELL, top + CELL)
             without_target = ("robot", target, *self._target_stand[env])

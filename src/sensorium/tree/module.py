@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
+from sensorium._arguments import checked_flag
 from sensorium.errors import DuplicateNameError, OptionError, StateDictError, TreeError
 from sensorium.tree.buffer import Buffer, selects, tag_set
 from sensorium.tree.containers import Component, contains, is_component, is_container, replace_in, unpack
@@ -274,6 +275,7 @@ class Module(Component):
         Raises:
             StateDictError: with ``strict``, values are missing, unexpected or do not fit; nothing was changed.
         """
+        strict = checked_flag("strict", strict)
         if not isinstance(values, Mapping):
             raise OptionError(f"values must be a mapping of path -> value, as state_dict() returns, got {values!r:.80}")
         buffers = dict(self.named_buffers())

@@ -29,7 +29,7 @@ from sensorium.worlds.compose import (
 )
 from sensorium.worlds.contents import Json, encode_call
 from sensorium.worlds.entity import Entity
-from sensorium.worlds.initial_pose import INITIAL, JointPositions, find_pose, write_poses
+from sensorium.worlds.initial_pose import INITIAL, JointPositions, are_given, find_pose, write_poses
 from sensorium.worlds.lights import Light
 from sensorium.worlds.names import RESERVED, ByName, Names, model_name, new_name
 from sensorium.worlds.primitives import Primitive
@@ -209,7 +209,7 @@ class Assembly(Module):
         name = new_name(name, stem, self._names)
         trial = self._spec.copy()  # a call that raises must leave the scene as it was
         if isinstance(model, Primitive):
-            if joint_positions or keyframe is not None:
+            if are_given(joint_positions) or keyframe is not None:
                 raise OptionError(f"{name!r} is a primitive and has no joints; remove joint_positions and keyframe")
             add_primitive(trial, model, name, position, orientation, bool(free))
             entity = Entity(name, kind, root=name, prefix=None)

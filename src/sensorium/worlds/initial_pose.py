@@ -39,6 +39,11 @@ class InitialPose:
     """Actuator -> its activations."""
 
 
+def are_given(joint_positions: JointPositions | None) -> bool:
+    """Return whether joint positions are neither None nor an empty mapping. Other types are refused by their users."""
+    return joint_positions is not None and not (isinstance(joint_positions, Mapping) and not joint_positions)
+
+
 def find_pose(
     spec: mujoco.MjSpec,
     joint_positions: JointPositions | None,
@@ -85,7 +90,7 @@ def find_pose(
 
 def _read_keyframe(spec: mujoco.MjSpec, name: str, asked_by: str) -> InitialPose:
     keys = {key.name: key for key in spec.keys if key.name}
-    if name not in keys:
+    if not isinstance(name, str) or name not in keys:
         hint = did_you_mean(str(name), keys) or f"; it has {shorten(keys)}"
         raise NameNotFoundError(f"{asked_by}: the model has no keyframe {name!r}{hint}")
     model = spec.copy().compile()
