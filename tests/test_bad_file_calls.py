@@ -77,8 +77,8 @@ def test_wrong_arguments_of_a_recording_are_named(recording, call, message):
 
 
 def test_unknown_buffers_and_images_raise(recording):
-    with pytest.raises(NameNotFoundError, match=r"no buffer 'box.positon' .did you mean 'box.position'"):
-        recording.column("box.positon")
+    with pytest.raises(NameNotFoundError, match=r"no buffer 'box.positio' .did you mean 'box.position'"):
+        recording.column("box.positio")
     with pytest.raises(NameNotFoundError, match="no rgb images 'front'; render them with `sensorium replay"):
         recording.read_rgb("front", 0)
 
