@@ -398,7 +398,7 @@ def test_times_that_are_not_finite_are_refused():
         (lambda p: p.observe(10**400), "now must be a finite time in s, got 1000"),
         (lambda p: p.observe(1.0, [0.5]), r"commands must be a mapping of names to values, got \[0.5\]"),
         (lambda p: p.observe(1.0, {"command": "fast", "before": 1.0}), "'command' must be 1 finite values, got 'fast'"),
-        (lambda p: p.act(1.0, {"comman": 1.0}), "no command 'comman' .did you mean 'command'"),
+        (lambda p: p.act(1.0, {"commandd": 1.0}), "no command 'commandd' .did you mean 'command'"),
         (lambda p: p.feed(["/imu"], {}, 1.0), r"the policy has no topic \['/imu'\]"),
         (
             lambda p: p.feed("/imu", {"header": {"stamp": {"sec": np.nan, "nanosec": 0}}}, 1.0),
