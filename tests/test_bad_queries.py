@@ -83,14 +83,14 @@ def test_networks_of_other_shapes_are_refused(task):
             policy(task, module)
 
 
-@pytest.mark.parametrize("workers", [0, -1, 1.5, None, True])
+@pytest.mark.parametrize("workers", [0, -1, 1.5, None, True, 1025, 10**18])
 def test_numbers_of_workers(tmp_path, workers):
     options = GenerateOptions(task="balance", policy="random", episodes=1, envs=1)
     for call in (
         lambda: generate(options, tmp_path / "a", workers=workers),
         lambda: sn.recording.replay(tmp_path / "a", tmp_path / "b", workers=workers),
     ):
-        with pytest.raises(sn.OptionError, match=r"workers must be (>= 1|an integer), got"):
+        with pytest.raises(sn.OptionError, match=r"workers must be an integer( in .*)?, got"):
             call()
     assert not list(tmp_path.iterdir())
 
