@@ -5,6 +5,7 @@ import pytest
 import torch
 
 import sensorium as sn
+from sensorium.errors import NameNotFoundError
 from sensorium.generation import GenerateOptions, generate
 
 KEYS = ("qpos",)
@@ -147,3 +148,63 @@ def test_observations_with_nan_are_replaced_by_the_mean():
     with pytest.raises(sn.OptionError, match="the networks return NaN"):
         entity.decide_batch(observation)
     task.close()
+
+
+ODD_ENVS = {
+    "two axes": np.zeros((0, 2)),
+    "tensor of two axes": torch.zeros((0, 2)),
+    "meta": torch.tensor([1], device="meta"),
+    "meta mask": torch.zeros(2, dtype=torch.bool, device="meta"),
+    "bfloat16": torch.zeros(2, dtype=torch.bfloat16),
+    "sparse": torch.tensor([1]).to_sparse(),
+}
+
+
+@pytest.mark.parametrize("envs", ODD_ENVS.values(), ids=ODD_ENVS)
+def test_envs_that_are_no_ids(envs):
+    scene = sn.Scene()
+    box = scene.add_object(sn.Box(size=(0.2, 0.2, 0.2)), name="box", free=True)
+    imu = scene.add_sensor(sn.IMU(link="box"))
+    scene.build(n_envs=2)
+    before = set(scene.state_dict())
+    for call in (
+        lambda: scene.reset(envs),
+        lambda: scene.hold(envs),
+        lambda: scene.set_color("box", (1, 0, 0), envs=envs),
+        lambda: box.set_pose((0, 0, 1), envs=envs),
+        lambda: imu.read(envs),
+        lambda: imu.set(acc_noise=0.1, envs=envs),
+    ):
+        with pytest.raises(sn.OptionError, match="envs must be integer ids or a boolean mask, got"):
+            call()
+    assert set(scene.state_dict()) == before
+    assert imu.read([]).lin_acc.shape == (0, 3)
+
+
+def test_tensors_with_a_gradient_in_a_list():
+    values = [torch.zeros(1, requires_grad=True)[0]] * 3
+    scene = sn.Scene()
+    with pytest.raises(sn.OptionError, match="pos must be three finite numbers"):
+        scene.add_object(sn.Box(), name="a", pos=values)
+    box = scene.add_object(sn.Box(), name="box", free=True)
+    imu = scene.add_sensor(sn.IMU(link="box"))
+    scene.build()
+    for call in (
+        lambda: box.set_pose(values),
+        lambda: imu.set(acc_noise=values),
+        lambda: scene.set_color("box", values),
+        lambda: scene.set_color("box", [10**400] * 3),
+    ):
+        with pytest.raises(sn.OptionError, match="must be numbers"):
+            call()
+
+
+def test_calls_on_what_is_no_sensor_or_name():
+    with pytest.raises(sn.OptionError, match="Trace: sensors must be sensors, as scene.add_sensor returns, got 'imu'"):
+        sn.Trace("imu")
+    with pytest.raises(NameNotFoundError, match="no module, entity or sensor"):
+        sn.Scene()[["box"]]
+    with pytest.raises(sn.NotBuiltError):
+        sn.Scene().update_state()
+    with pytest.raises(sn.OptionError, match="folder must be a path, got None"):
+        sn.datasets.view(None)

@@ -65,6 +65,7 @@ def open(folder: str | Path) -> Dataset | Recording | Log:
     return Dataset(folder) if is_dataset(folder) else Recording(folder)
 
 
+@checked
 def view(
     folder: str | Path, port: int | None = None, host: str = "127.0.0.1", open_browser: bool = False
 ) -> DataWindow:

@@ -116,7 +116,7 @@ def as_numbers(option: str, value: object) -> torch.Tensor:
     else:
         try:
             array = np.asarray(value)
-        except ValueError as error:
+        except (ValueError, TypeError, RuntimeError) as error:  # RuntimeError: tensors with a gradient
             raise OptionError(f"{option} must be numbers, got {value!r}") from error
         if array.dtype.kind not in "fiu":
             raise OptionError(f"{option} must be numbers, got {value!r}")

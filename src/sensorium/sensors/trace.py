@@ -34,6 +34,9 @@ class Trace:
     """
 
     def __init__(self, *sensors: Sensor, env: int = 0) -> None:
+        for each in sensors:
+            if not hasattr(type(each), "read_ground_truth"):
+                raise OptionError(f"Trace: sensors must be sensors, as scene.add_sensor returns, got {each!r:.80}")
         if not sensors:
             raise OptionError("Trace needs at least one sensor")
         for sensor in sensors:

@@ -126,3 +126,5 @@ def _array(value: Numbers, label: str) -> np.ndarray:
         raise OptionError(
             f"{label} must be an array of numbers with rows of equal length; this one is ragged"
         ) from None
+    except (TypeError, RuntimeError) as error:  # tensors with a gradient in a list, or of a type that NumPy lacks
+        raise OptionError(f"{label} must be numbers that NumPy can hold: {error}") from error

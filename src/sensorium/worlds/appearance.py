@@ -234,8 +234,8 @@ class Appearance(Simulation):
         device = self.world.device
         try:
             tensor = torch.as_tensor(value if isinstance(value, torch.Tensor) else np.asarray(value, float))
-        except (TypeError, ValueError) as error:
-            raise OptionError(f"{call}: {name} must be numbers, got {value!r}") from error
+        except (TypeError, ValueError, OverflowError, RuntimeError) as error:  # RuntimeError: tensors with a gradient
+            raise OptionError(f"{call}: {name} must be numbers, got {value!r:.80}") from error
         tensor = tensor.to(torch.float64)
         shape, is_number = tuple(tensor.shape), name in ("intensity", "specular")
         if is_number:

@@ -380,7 +380,7 @@ class Assembly(Module):
     def __getitem__(self, name: str) -> Module:
         """Return the module, entity or sensor of that name."""
         for named in (self._modules, self._entities, self._sensors):
-            if name in named:
+            if isinstance(name, str) and name in named:
                 return named[name]
         hint = did_you_mean(name, [*self._modules, *self._entities, *self._sensors])
         raise NameNotFoundError(f"the scene has no module, entity or sensor {name!r}{hint}")

@@ -126,7 +126,7 @@ def _vector(value: object, length: int) -> np.ndarray | None:
     try:
         vector = np.asarray(value)
         numbers = vector.astype(np.float64) if vector.dtype.kind in "iuf" else np.zeros(0)
-    except (TypeError, ValueError):  # ragged
+    except (TypeError, ValueError, RuntimeError):  # ragged, or tensors with a gradient
         return None
     return numbers if numbers.shape == (length,) and np.isfinite(numbers).all() else None
 

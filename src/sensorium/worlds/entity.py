@@ -358,7 +358,7 @@ class Entity(Module):
         rows = world.n_envs if index is None else len(index)
         try:
             array = values if isinstance(values, torch.Tensor) else np.asarray(values)
-        except ValueError as error:
+        except (ValueError, TypeError, RuntimeError) as error:  # RuntimeError: tensors with a gradient
             raise OptionError(f"{option} must be numbers in rows of equal length, got {values!r}") from error
         if isinstance(array, np.ndarray) and array.dtype.kind not in "fiu":
             raise OptionError(f"{option} must be numbers, got {values!r}")

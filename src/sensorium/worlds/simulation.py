@@ -349,7 +349,8 @@ class Simulation(Contacts):
     # -- tree ---------------------------------------------------------------------------------------------------------
 
     def _update_state(self) -> None:
-        self.physics.update((self._world or self._unbuilt("update_state")).get_state())
+        state = (self._world or self._unbuilt("update_state")).get_state()
+        self.physics.update(state)
 
     def _write_replay_data(self) -> None:
         if self.physics.is_set:

@@ -250,17 +250,15 @@ def env_ids(envs: Envs, n_envs: int) -> np.ndarray | None:
     """
     if envs is None:
         return None
-    if isinstance(envs, torch.Tensor):
-        envs = envs.numpy(force=True)
     try:
-        ids = np.atleast_1d(np.asarray(envs))
-    except ValueError as error:
+        ids = np.atleast_1d(envs.numpy(force=True) if isinstance(envs, torch.Tensor) else np.asarray(envs))
+    except (TypeError, ValueError, RuntimeError) as error:  # of tensors: types and devices that NumPy cannot read
         raise OptionError(f"envs must be integer ids or a boolean mask, got {envs!r}") from error
     if ids.dtype == bool:
         if ids.shape != (n_envs,):
             raise OptionError(f"envs: a boolean mask must have shape ({n_envs},), got {ids.shape}")
         return np.flatnonzero(ids).astype(np.int32)
-    if ids.size == 0:
+    if ids.shape == (0,):
         return np.zeros(0, np.int32)
     if ids.ndim != 1 or ids.dtype.kind not in "iu":
         raise OptionError(f"envs must be integer ids or a boolean mask, got {envs!r}")
@@ -281,7 +279,7 @@ def env_index(envs: Envs, n_envs: int, device: torch.device) -> torch.Tensor | N
     """
     if envs is None:
         return None
-    if isinstance(envs, torch.Tensor) and envs.device.type != "cpu":
+    if isinstance(envs, torch.Tensor) and envs.is_cuda:
         if envs.dtype == torch.bool:
             return check_mask(envs, n_envs).nonzero().flatten()
         if envs.is_floating_point() or envs.is_complex() or envs.ndim > 1:
