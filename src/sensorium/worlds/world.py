@@ -279,7 +279,7 @@ def env_index(envs: Envs, n_envs: int, device: torch.device) -> torch.Tensor | N
     """
     if envs is None:
         return None
-    if isinstance(envs, torch.Tensor) and envs.is_cuda:
+    if isinstance(envs, torch.Tensor) and envs.device.type != "cpu" and (envs.is_cuda or envs.device == device):
         if envs.dtype == torch.bool:
             return check_mask(envs, n_envs).nonzero().flatten()
         if envs.is_floating_point() or envs.is_complex() or envs.ndim > 1:
