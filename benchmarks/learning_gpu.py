@@ -51,7 +51,7 @@ def device_seconds(call: Callable[[], Any], calls: int = 100) -> float:
     return (time.perf_counter() - start) / calls
 
 
-def host_seconds(calls: dict[str, Callable[[], Any]], rounds: int = 7) -> dict[str, float]:
+def host_seconds(calls: dict[str, Callable[[], Any]], rounds: int = 12) -> dict[str, float]:
     """Return the host time of each call in seconds, with the device idle: the lowest median of alternating rounds.
 
     The host is often shared, and its speed varies by a factor of three within seconds.
