@@ -6,9 +6,9 @@ of them: ``qpos`` and ``qvel`` are pose and velocity of the link, ``qacc`` is it
 the sum of its contact forces, if only contacts constrain it. Of a link that can touch parallel planes only, such as the
 ground, it also has the sum of the normal forces (``plane_contacts.py``). Values at a site follow by the kinematics of a
 rigid body. They agree with the engine's to rounding. Encoders of joints are elements of ``qpos`` and ``qvel``.
-Accelerations belong to the state before the last substep, of which orientation and angular velocity are kept. ``mj_step`` leaves ``qacc`` in ``qacc_warmstart``, a part of the state,
-where it is read: it costs no output (checked with MuJoCo 4.0.0). ``mj_forward`` does not, so after a reset the engine
-computes all of its sensors.
+Accelerations belong to the state before the last substep, of which orientation and angular velocity are kept.
+``mj_step`` leaves ``qacc`` in ``qacc_warmstart``, a part of the state, where it is read: it costs no output (checked
+with MuJoCo 4.0.0). ``mj_forward`` does not, so after a reset the engine computes all of its sensors.
 
 :func:`free_link_sensors` selects the sensors by their link and by the physics, so that other sensors, the number of
 envs and the number of threads do not change a bit of them. ``MujocoWorld`` returns to the engine's own sensors if a
