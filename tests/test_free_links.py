@@ -24,7 +24,7 @@ MODEL = """
       <geom type="capsule" size="0.1 0.2"/>
       <site name="base" pos="0.1 0.02 0.2" euler="120 40 70"/>
       <body name="arm" pos="0.2 0 0">
-        <joint axis="0 1 0" damping="0.1"/>
+        <joint name="shoulder" axis="0 1 0" damping="0.1"/>
         <geom type="capsule" size="0.04 0.2" pos="0 0 -0.3"/>
         <site name="wrist"/>
       </body>
@@ -39,11 +39,14 @@ MODEL = """
     <contact name="net" body2="brick" data="force" reduce="netforce"/>
     <accelerometer name="base" site="base"/>
     <contact name="base_net" body2="robot" data="force" reduce="netforce"/>
+    <framezaxis name="up" objtype="xbody" objname="world" reftype="site" refname="base"/>
+    <jointpos name="angle" joint="shoulder"/>
+    <jointvel name="speed" joint="shoulder"/>
     {sensors}
   </sensor>
 </mujoco>
 """
-NAMES = ["gyro", "accelerometer", "magnetometer", "quat", "net", "base"]
+NAMES = ["gyro", "accelerometer", "magnetometer", "quat", "net", "base", "up", "angle", "speed"]
 
 
 def model(integrator="implicitfast", cone="pyramidal", bodies="", sensors=""):
@@ -125,6 +128,9 @@ def test_which_sensors_are_computed_without_the_engine():
     per_env = free_link_sensors(model(), True, {"geom_adhesion"})
     assert [model().sensor(int(sensor)).name for sensor in per_env] == [name for name in NAMES if name != "net"]
     assert not len(free_link_sensors(model(), True, {"site_pos"}))
+    tilted = '<framezaxis name="of_brick" objtype="body" objname="brick" reftype="site" refname="base"/>'
+    tilted += '<framezaxis name="of_wrist" objtype="site" objname="wrist" reftype="body" refname="robot"/>'
+    assert names(model(sensors=tilted)) == NAMES  # not the z axis of the world, or not in the frame of a site
     near = '<contact name="near" body1="robot" body2="brick" data="force" reduce="netforce"/>'
     assert names(model(sensors=near)) == NAMES
 
@@ -283,3 +289,25 @@ def test_imu_at_every_substep_agrees_with_the_engine(n_envs):
             acc, net = (data[m.sensor(name).adr[0] :][:3] for name in ("imu_box:acc", "contact_force_box:contact0"))
             assert felt[0, k].numpy() == pytest.approx(acc, rel=1e-5, abs=1e-4)
             assert np.linalg.norm(pushed[0, k].numpy()) == pytest.approx(np.linalg.norm(net), rel=1e-5, abs=1e-3)
+
+
+def test_encoders_of_an_arm_on_a_fixed_base_are_left_to_the_engine():
+    m = mujoco.MjModel.from_xml_string(
+        "<mujoco><worldbody><body><joint name='hinge'/><geom size='0.1'/></body></worldbody>"
+        "<sensor><jointpos joint='hinge'/></sensor></mujoco>"
+    )
+    assert not len(free_link_sensors(m, True))
+
+
+def test_steps_of_a_walking_robot_end_with_the_state():
+    """A pass of the engine over positions and velocities would cost a twelfth of the step, and nothing reads it."""
+    task = sn.tasks.make("walk", n_envs=16, seed=0)
+    world, passes = task.scene.world, []
+    task.reset()
+    world._make_current = lambda ids: passes.append(ids) or {}
+    for _ in range(5):
+        task.step(torch.full((16, 12), 0.2))
+    assert not passes
+    truth = task.robot.rig["joints"].read_ground_truth().positions
+    assert torch.equal(truth, world.bind("qpos")[:, 7:].float())
+    task.close()

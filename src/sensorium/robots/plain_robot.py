@@ -20,8 +20,6 @@ class PlainRobot(Robot):
     to text would round its numbers to six digits.
     """
 
-    _bound_fields = ()  # many scenes never read the state of such a robot, so it must not slow down their steps
-
     @property
     def plain_model(self) -> RobotModel:
         return self.options.model

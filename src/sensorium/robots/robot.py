@@ -68,8 +68,6 @@ class Robot(SceneRobot[RobotOptions]):
 
     options_type: ClassVar[type[RobotOptions]] = RobotOptions
     rig: Rig
-    _bound_fields: ClassVar[tuple[str, ...]] = ("xpos", "xquat", "cvel", "subtree_com")
-    """Fields that are bound at build rather than at first use. Every bound field costs a copy in each step."""
 
     def __init__(self, options: RobotOptions | None = None, **values: object) -> None:
         super().__init__(options, **values)
@@ -315,7 +313,7 @@ class Robot(SceneRobot[RobotOptions]):
         world, entity = scene.world, self.entity
         self._dt = scene.dt
         self._world = world
-        self._fields = {name: world.bind(name) for name in self._bound_fields}
+        self._fields = {}  # bound at first use, since every bound field costs time in each step
         self._base: BasePose | None = None
         self._start_base(world.model, entity)
         self._start_actions(world)

@@ -8,6 +8,7 @@ and the order of operations are those of rsl_rl 5.5.
 
 from __future__ import annotations
 
+import math
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 _MIN_RATE, _MAX_RATE, _RATE_FACTOR = 1e-5, 1e-2, 1.5
 """Limits of the adapted learning rate, and the factor of one adaptation."""
+_LOG_ROOT_2_PI = 0.5 * math.log(2 * math.pi)
 
 
 class GraphPPO(PPO):  # type: ignore[misc]  # rsl_rl has no types
@@ -50,9 +52,13 @@ class GraphPPO(PPO):  # type: ignore[misc]  # rsl_rl has no types
         self._rate = torch.tensor(float(learning_rate), device=device)
         super().__init__(actor, critic, storage, learning_rate=learning_rate, device=device, **options)
         self._is_graph = not (actor.is_recurrent or critic.is_recurrent)
-        if self._is_graph and self._on_gpu:
+        if self._is_graph:
             parameters = list(chain(self.actor.parameters(), self.critic.parameters()))
-            self.optimizer = torch.optim.Adam(parameters, lr=self._rate, fused=True, capturable=True)
+            rate = self._rate if self._on_gpu else learning_rate
+            self.optimizer = torch.optim.Adam(parameters, lr=rate, fused=True, capturable=self._on_gpu)
+            for layer in chain(self.actor.modules(), self.critic.modules()):
+                if isinstance(layer, nn.ELU):  # its input is the output of a linear layer, which nothing else needs
+                    layer.inplace = True
         self._data = self._rows = self._sums = torch.zeros(0)
         self._widths: list[int] = []
         self._images: dict[str, torch.Tensor] = {}
@@ -69,6 +75,7 @@ class GraphPPO(PPO):  # type: ignore[misc]  # rsl_rl has no types
             if self._captures:
                 self._seen = {name: torch.zeros_like(storage.observations[name][0]) for name in self._groups}
             shape = storage.actions.shape
+            self._time_outs = torch.zeros(shape[:2], dtype=torch.bool, device=device)
             storage.distribution_params = tuple(torch.zeros(shape, device=device) for _ in range(2))
 
     @property
@@ -115,20 +122,38 @@ class GraphPPO(PPO):  # type: ignore[misc]  # rsl_rl has no types
             super().process_env_step(obs, rewards, dones, extras)
             return
         stored = self.storage
-        rest = self._value[:, 0] * extras["time_outs"]
-        stored.rewards[stored.step, :, 0] = torch.add(rewards, rest, alpha=self.gamma)
+        if self._on_gpu:
+            rest = self._value[:, 0] * extras["time_outs"]
+            rewards = torch.add(rewards, rest, alpha=self.gamma)
+        else:
+            self._time_outs[stored.step] = extras["time_outs"]
+        stored.rewards[stored.step, :, 0] = rewards
         stored.dones[stored.step, :, 0] = dones
         stored.step += 1
+
+    def compute_returns(self, obs: TensorDict) -> None:
+        """Compute returns and advantages of the stored steps; see rsl_rl.
+
+        On a CPU the values of all steps are computed here at once, which is faster than step by step.
+        """
+        if self._is_graph and not self._on_gpu:
+            stored = self.storage
+            stored.values.copy_(self.critic(stored.observations.flatten(0, 1)).view_as(stored.values).detach())
+            stored.rewards.add_(stored.values * self._time_outs[..., None], alpha=self.gamma)
+        super().compute_returns(obs)
 
     def _decide(self, seen: dict[str, torch.Tensor]) -> None:
         """Sample actions and write them to the storage, with their likelihoods, the values and what was seen."""
         stored, distribution = self.storage, self.actor.distribution
-        mean, self._value = self.actor.mlp(self.actor.get_latent(seen)), self.critic(seen).detach()
+        mean = self.actor.mlp(self.actor.get_latent(seen))
         distribution.update(mean)
         # as torch.normal(mean, std), which reads from the device whether std is positive
         self._action = torch.randn_like(mean).mul_(distribution.std).add_(mean).detach()
-        rows = [(stored.actions, self._action), (stored.values, self._value)]
-        rows += [(stored.actions_log_prob, distribution.log_prob(self._action)[:, None])]
+        rows = [(stored.actions, self._action)]
+        if self._on_gpu:
+            self._value = self.critic(seen).detach()
+            rows += [(stored.values, self._value)]
+        rows += [(stored.actions_log_prob, self._log_prob(mean, self._action)[0][:, None])]
         rows += zip(stored.distribution_params, distribution.params, strict=True)
         rows += [(stored.observations[name], value) for name, value in seen.items()]
         for table, row in rows:
@@ -203,12 +228,10 @@ class GraphPPO(PPO):  # type: ignore[misc]  # rsl_rl has no types
             images = {name: each.index_select(0, self._rows) for name, each in self._images.items()}
             seen = self.actor.join(seen, images)
         mean = self.actor.mlp(seen)
-        distribution.update(mean)
-        log_prob = distribution.log_prob(actions)
+        log_prob, entropy = self._log_prob(mean, actions)
         estimates = self.critic.mlp(known)
-        entropy = distribution.entropy.mean()
         with torch.no_grad():
-            self._adapt(distribution.kl_divergence(tuple(old), distribution.params).mean())
+            self._adapt(self._divergence(mean, *old))
         ratio = torch.exp(log_prob - old_log_prob[:, 0])
         limited = ratio.clamp(1.0 - self.clip_param, 1.0 + self.clip_param)
         surrogate = torch.max(-advantages[:, 0] * ratio, -advantages[:, 0] * limited).mean()
@@ -223,6 +246,28 @@ class GraphPPO(PPO):  # type: ignore[misc]  # rsl_rl has no types
         with torch.no_grad():
             self._sums.add_(torch.stack((value_loss, surrogate, entropy)))
             distribution.update(mean.detach())  # otherwise it would keep the gradients of this minibatch alive
+
+    def _std(self) -> torch.Tensor:
+        """Return the standard deviation of the actions, (n,). It does not depend on what is observed."""
+        distribution = self.actor.distribution
+        std: torch.Tensor = distribution.std_param.clamp(*distribution.std_range)
+        return std
+
+    def _log_prob(self, mean: torch.Tensor, actions: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return the logarithms of the probability densities of actions, (rows,), and the entropy.
+
+        rsl_rl computes logarithms of the standard deviation for each row, which takes a tenth of an update on a CPU.
+        """
+        std = self._std()
+        size, log_std = len(std), std.log().sum()
+        log_prob = ((actions - mean) / std).square().sum(dim=1) * -0.5 - (log_std + size * _LOG_ROOT_2_PI)
+        return log_prob, log_std + size * (0.5 + _LOG_ROOT_2_PI)
+
+    def _divergence(self, mean: torch.Tensor, old_mean: torch.Tensor, old_std: torch.Tensor) -> torch.Tensor:
+        """Return the mean Kullback-Leibler divergence of the policy from that which chose the actions."""
+        std, before = self._std(), old_std[0]  # the same in all rows
+        change = (old_mean - mean).square().mean(dim=0)
+        return (std.log() - before.log() + (before.square() + change) / (2 * std.square()) - 0.5).sum()
 
     def _adapt(self, divergence: torch.Tensor) -> None:
         """Adapt the learning rate to the change of the policy so far."""

@@ -10,7 +10,7 @@ import numpy as np
 
 from sensorium.jit import helper, inlined, kernel
 
-GYRO, MAGNETOMETER, ORIENTATION = range(3)
+GYRO, MAGNETOMETER, ORIENTATION, UP, JOINT_POSITION, JOINT_VELOCITY = range(6)
 """Kinds of sensors of motion."""
 _U = np.uint64
 _ONE, _TWO, _THREE, _FOUR, _FIVE = (_U(n) for n in range(1, 6))
@@ -124,13 +124,28 @@ def _move(
     data: np.ndarray,
 ) -> None:
     """Write a sensor of motion of all envs ``ids``."""
-    kind, o, v, column = moved[k, 0], _U(moved[k, 1]) + _THREE, _U(moved[k, 2]) + _THREE, _U(moved[k, 3])
+    kind, o, v, column = moved[k, 0], _U(moved[k, 1]), _U(moved[k, 2]), _U(moved[k, 3])
     m0, m1, m2, m3, m4 = mounts[k, 3], mounts[k, 4], mounts[k, 5], mounts[k, 6], mounts[k, 7]
     m5, m6, m7, m8 = mounts[k, 8], mounts[k, 9], mounts[k, 10], mounts[k, 11]
     if kind == GYRO:
         for i in range(ids.shape[0]):
             b = _U(ids[i])
             x, y, z = qvel[b, v], qvel[b, v + _ONE], qvel[b, v + _TWO]
+            x, y, z = _mounted(x, y, z, m0, m1, m2, m3, m4, m5, m6, m7, m8)
+            data[b, column], data[b, column + _ONE], data[b, column + _TWO] = x, y, z
+    elif kind == JOINT_POSITION:
+        for i in range(ids.shape[0]):
+            b = _U(ids[i])
+            data[b, column] = qpos[b, o]
+    elif kind == JOINT_VELOCITY:
+        for i in range(ids.shape[0]):
+            b = _U(ids[i])
+            data[b, column] = qvel[b, v]
+    elif kind == UP:
+        for i in range(ids.shape[0]):
+            b = _U(ids[i])
+            w, x, y, z = _unit(qpos[b, o], qpos[b, o + _ONE], qpos[b, o + _TWO], qpos[b, o + _THREE])
+            x, y, z = _in_link(w, x, y, z, 0.0, 0.0, 1.0)
             x, y, z = _mounted(x, y, z, m0, m1, m2, m3, m4, m5, m6, m7, m8)
             data[b, column], data[b, column + _ONE], data[b, column + _TWO] = x, y, z
     elif kind == MAGNETOMETER:
@@ -201,8 +216,8 @@ def sense(
 
     Args:
         felt: number of the joint, its first element in ``qacc``, and first column of each accelerometer, (n, 3).
-        moved: kind, first elements of the joint in ``qpos`` and ``qvel``, and first column of each sensor of motion,
-            (n, 4).
+        moved: kind, first elements of the sensed rotation or joint in ``qpos`` and ``qvel``, and first column of each
+            sensor of motion, (n, 4).
         felt_mounts, moved_mounts: see above.
         loads: first element of the joint in ``qfrc``, and first column, of each sensor of contact forces, (n, 2).
         presses: the same of each sensor of normal forces, and its number of columns, (n, 3). The first column gets the

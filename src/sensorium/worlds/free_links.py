@@ -5,10 +5,10 @@ the velocities of all bodies, and the net contact force of a link from all conta
 of them: ``qpos`` and ``qvel`` are pose and velocity of the link, ``qacc`` is its acceleration, and ``qfrc_constraint``
 the sum of its contact forces, if only contacts constrain it. Of a link that can touch parallel planes only, such as the
 ground, it also has the sum of the normal forces (``plane_contacts.py``). Values at a site follow by the kinematics of a
-rigid body. They agree with the engine's to rounding. Accelerations belong to the state before the last substep, of
-which orientation and angular velocity are kept. ``mj_step`` leaves ``qacc`` in ``qacc_warmstart``, a part of the state,
-where it is read: it costs no output (checked with MuJoCo 4.0.0). ``mj_forward`` does not, so after a reset the engine
-computes all of its sensors.
+rigid body. They agree with the engine's to rounding. Encoders of joints are elements of ``qpos`` and ``qvel``.
+Accelerations belong to the state before the last substep, of which orientation and angular velocity are kept.
+``mj_step`` leaves ``qacc`` in ``qacc_warmstart``, a part of the state, where it is read: it costs no output (checked
+with MuJoCo 4.0.0). ``mj_forward`` does not, so after a reset the engine computes all of its sensors.
 
 :func:`free_link_sensors` selects the sensors by their link and by the physics, so that other sensors, the number of
 envs and the number of threads do not change a bit of them. ``MujocoWorld`` returns to the engine's own sensors if a
@@ -36,7 +36,10 @@ FIXED_FIELDS = _OF_FORCES | _OF_ALL | plane_contacts.FIXED
 
 _TYPE, _OBJECT = mujoco.mjtSensor, mujoco.mjtObj
 _ACCELEROMETER, _CONTACT = int(_TYPE.mjSENS_ACCELEROMETER), int(_TYPE.mjSENS_CONTACT)
-_MOTIONS = [int(_TYPE.mjSENS_GYRO), int(_TYPE.mjSENS_MAGNETOMETER), int(_TYPE.mjSENS_FRAMEQUAT)]  # as in the kernel
+_UP = int(_TYPE.mjSENS_FRAMEZAXIS)
+_ENCODERS = [int(_TYPE.mjSENS_JOINTPOS), int(_TYPE.mjSENS_JOINTVEL)]
+_MOTIONS = [int(_TYPE.mjSENS_GYRO), int(_TYPE.mjSENS_MAGNETOMETER), int(_TYPE.mjSENS_FRAMEQUAT), _UP, *_ENCODERS]
+"""Types of sensors, in the order of their numbers in the kernel."""
 _FORCE = 1 << int(mujoco.mjtConDataField.mjCONDATA_FORCE)  # the contact sensor's data
 _STRONGEST, _NET = 2, 3  # the contact sensor's "reduce": the strongest contacts, or all contacts as one
 
@@ -68,14 +71,26 @@ def free_link_sensors(model: mujoco.MjModel, exact_sensing: bool, expanded: Set[
         or (only_contacts and _is_net_force(model, sensor))
         or (only_planes and _pressed_normal(model, sensor) is not None)
     ]
+    if chosen and exact_sensing:  # other models do not need the kernels
+        encoders = np.isin(model.sensor_type, _ENCODERS) & (model.sensor_cutoff == 0)
+        chosen = sorted([*chosen, *np.flatnonzero(encoders).tolist()])
     return np.asarray(chosen, np.int32)
 
 
 def _is_at_free_link(model: mujoco.MjModel, sensor: int) -> bool:
     """Return whether a sensor measures at a site of a free link, relative to the world."""
+    if model.sensor_type[sensor] == _UP:
+        return _is_up(model, sensor) and _is_free(model, int(model.site_bodyid[model.sensor_refid[sensor]]))
     if model.sensor_objtype[sensor] != _OBJECT.mjOBJ_SITE or model.sensor_refid[sensor] >= 0:
         return False
     return _is_free(model, int(model.site_bodyid[model.sensor_objid[sensor]]))
+
+
+def _is_up(model: mujoco.MjModel, sensor: int) -> bool:
+    """Return whether a sensor is the z axis of the world in the frame of a site."""
+    of_world = int(model.sensor_objtype[sensor]) in (int(_OBJECT.mjOBJ_BODY), int(_OBJECT.mjOBJ_XBODY))
+    is_at_site = model.sensor_reftype[sensor] == _OBJECT.mjOBJ_SITE
+    return bool(of_world and model.sensor_objid[sensor] == 0 and is_at_site)
 
 
 def _is_net_force(model: mujoco.MjModel, sensor: int) -> bool:
@@ -151,10 +166,13 @@ class FreeLinkSensors:
         self._joints = _table(model.jnt_qposadr[joints], model.jnt_dofadr[joints])
         self._before = np.zeros((batch.nsim, len(joints), 7))
         self._felt = _table(numbers, self._joints[numbers, 1], columns[felt]), _mounts(model, felt)
-        joints = _joints(model, motions)
+        encoders = np.isin(model.sensor_type[motions], _ENCODERS)
+        joints, mounts = model.sensor_objid[motions], np.zeros((len(motions), 16))
+        joints[~encoders], mounts[~encoders] = _joints(model, motions[~encoders]), _mounts(model, motions[~encoders])
         kinds = np.asarray([_MOTIONS.index(kind) for kind in model.sensor_type[motions]], np.int64)
-        addresses = model.jnt_qposadr[joints], model.jnt_dofadr[joints]
-        self._moved = _table(kinds, *addresses, columns[motions]), _mounts(model, motions)
+        rotation = np.where(encoders, 0, 3)  # the first elements of a free joint are its translation
+        addresses = model.jnt_qposadr[joints] + rotation, model.jnt_dofadr[joints] + rotation
+        self._moved = _table(kinds, *addresses, columns[motions]), mounts
         self._loads = _table(model.body_dofadr[model.sensor_refid[forces]], columns[forces])
         dofs = model.body_dofadr[model.sensor_refid[pressed]]
         normals = [_pressed_normal(model, sensor) for sensor in pressed.tolist()]
@@ -213,9 +231,15 @@ class FreeLinkSensors:
         return *tables, *self._arrays, self._gravity, self._magnetic, rows, self._data
 
 
+def _sites(model: mujoco.MjModel, sensors: np.ndarray) -> np.ndarray:
+    """Return the sites of sensors."""
+    is_up = model.sensor_type[sensors] == _UP
+    return np.where(is_up, model.sensor_refid[sensors], model.sensor_objid[sensors])
+
+
 def _joints(model: mujoco.MjModel, sensors: np.ndarray) -> np.ndarray:
     """Return the free joints of the links of sensors at sites."""
-    return np.asarray(model.body_jntadr[model.site_bodyid[model.sensor_objid[sensors]]])
+    return np.asarray(model.body_jntadr[model.site_bodyid[_sites(model, sensors)]])
 
 
 def _table(*columns: np.ndarray) -> np.ndarray:
@@ -225,7 +249,7 @@ def _table(*columns: np.ndarray) -> np.ndarray:
 def _mounts(model: mujoco.MjModel, sensors: np.ndarray) -> np.ndarray:
     """Return position, rotation matrix and quaternion of the sites of sensors in their links, (n, 16)."""
     mounts = np.zeros((len(sensors), 16))
-    for mount, site in zip(mounts, model.sensor_objid[sensors], strict=True):
+    for mount, site in zip(mounts, _sites(model, sensors), strict=True):
         mount[:3], mount[12:] = model.site_pos[site], model.site_quat[site]
         mujoco.mju_quat2Mat(mount[3:12], model.site_quat[site])
     return mounts

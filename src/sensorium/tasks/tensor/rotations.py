@@ -42,9 +42,15 @@ def rotate_back(quat: torch.Tensor, vector: torch.Tensor) -> torch.Tensor:
 def up(quat: torch.Tensor) -> torch.Tensor:
     """Return the outer z axis in the frames that quaternions (B, 4) turn, (B, 3)."""
     w, x, y, z = quat.unbind(1)
-    return torch.stack((2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y)), dim=1)
+    return torch.stack((2 * (x * z - w * y), 2 * (y * z + w * x), cos_tilt(quat)), dim=1)
+
+
+def cos_tilt(quat: torch.Tensor) -> torch.Tensor:
+    """Return the cosine of the angle by which quaternions (B, 4) tilt the z axis, (B,)."""
+    _, x, y, _ = quat.unbind(1)
+    return 1 - 2 * (x * x + y * y)
 
 
 def cross(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-    """Return cross products (B, 3), elementwise, so that the rounding does not depend on the number of rows."""
-    return a.roll(-1, 1) * b.roll(-2, 1) - a.roll(-2, 1) * b.roll(-1, 1)
+    """Return cross products (B, 3), one row at a time, so that the rounding does not depend on the number of rows."""
+    return torch.linalg.cross(a, b, dim=1)

@@ -14,6 +14,7 @@ from sensorium.deploy.contract import ActionTerm
 from sensorium.errors import OptionError
 from sensorium.options import Options
 from sensorium.tasks.tensor import rotations
+from sensorium.tasks.tensor.columns import columns
 from sensorium.tasks.tensor.config import TensorTaskConfig
 from sensorium.tasks.tensor.hooks import InputDescription
 from sensorium.tasks.tensor.task import TensorTask
@@ -149,10 +150,10 @@ class Walk(TensorTask[WalkConfig]):
             )
         self._q, self._v = int(model.jnt_qposadr[root]), int(model.jnt_dofadr[root])
         self._joint_q, self._joint_v = (
-            torch.tensor([int(address[joint]) for joint in joints], device=self.device)
+            columns([int(address[joint]) for joint in joints], self.device)
             for address in (model.jnt_qposadr, model.jnt_dofadr)
         )
-        self._columns = torch.tensor(self._actuators, device=self.device)
+        self._columns = columns(self._actuators, self.device)
         self._qpos, self._qvel, self._ctrl = (world.bind(field) for field in ("qpos", "qvel", "ctrl"))
         self._force = world.bind("actuator_force")
         self._home_q = self._qpos[0, self._joint_q].clone()
@@ -196,7 +197,7 @@ class Walk(TensorTask[WalkConfig]):
 
     def begin_episodes(self, mask: torch.Tensor) -> None:
         start, qpos, qvel, here = self.config.randomize, self._qpos, self._qvel, mask[:, None]
-        draw = self.draws.uniform("start", 7 + len(self._joint_q), -1.0, 1.0)
+        draw = self.draws.uniform("start", 7 + len(self._home_q), -1.0, 1.0)
         turned = rotations.about_z((torch.pi * draw[:, 0]).to(qpos.dtype))
         quat = qpos[:, self._q + 3 : self._q + 7]
         quat.copy_(torch.where(here, rotations.multiply(turned, quat), quat))
@@ -257,7 +258,7 @@ class Walk(TensorTask[WalkConfig]):
         return dict(zip(WalkRewards.model_fields, weighted, strict=True))
 
     def failures(self) -> dict[str, torch.Tensor]:
-        upright = rotations.up(self._qpos[:, self._q + 3 : self._q + 7])[:, 2]
+        upright = rotations.cos_tilt(self._qpos[:, self._q + 3 : self._q + 7])
         low = self._torso_height() < self.config.fall_height * self._height
         return {"fall": (upright < math.cos(self.config.fall_tilt)) | low}
 

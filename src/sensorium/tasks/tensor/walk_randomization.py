@@ -8,6 +8,7 @@ import torch
 from pydantic import Field
 
 from sensorium.options import Options
+from sensorium.tasks.tensor.columns import columns
 
 if TYPE_CHECKING:
     from sensorium.tasks.tensor.walk import Walk
@@ -54,15 +55,15 @@ class WalkRandomizer:
         self._push_steps = max(1, round(self._ranges.push_time / task.config.dt))
         tree = [body for body in range(model.nbody) if model.body_rootid[body] == model.body_rootid[base]]
         geoms = [geom for geom in range(model.ngeom) if model.geom_bodyid[geom] in tree]
-        columns = torch.tensor(actuators, device=task.device)
+        servos = columns(actuators, task.device)
         # name of the draw, field, index of the columns, whether the draw is added instead of a factor
         table = [
-            ("payload", "body_mass", (slice(None), torch.tensor([base], device=task.device)), True),
-            ("friction", "geom_friction", (slice(None), torch.tensor(geoms, device=task.device), 0), False),
-            ("stiffness", "actuator_gainprm", (slice(None), columns, 0), False),
-            ("stiffness", "actuator_biasprm", (slice(None), columns, 1), False),
-            ("damping", "actuator_biasprm", (slice(None), columns, 2), False),
-            ("strength", "actuator_forcerange", (slice(None), columns), False),
+            ("payload", "body_mass", (slice(None), columns([base], task.device)), True),
+            ("friction", "geom_friction", (slice(None), columns(geoms, task.device), 0), False),
+            ("stiffness", "actuator_gainprm", (slice(None), servos, 0), False),
+            ("stiffness", "actuator_biasprm", (slice(None), servos, 1), False),
+            ("damping", "actuator_biasprm", (slice(None), servos, 2), False),
+            ("strength", "actuator_forcerange", (slice(None), servos), False),
         ]
         self._rows = []
         names: list[str] = []
@@ -96,8 +97,10 @@ class WalkRandomizer:
         if not self._ranges.push:
             return
         steps, limit = self._task.step_count, self._ranges.push
-        change = self._task.draws.uniform("push", 2, -limit, limit, counter=steps // self._push_steps)
         due = (steps % self._push_steps == 0) & (steps > 0)
+        if not self._task.scene.world.is_gpu and not bool(due.any()):
+            return
+        change = self._task.draws.uniform("push", 2, -limit, limit, counter=steps // self._push_steps)
         change = change * self._task.difficulty[:, None]
         self._qvel[:, self._v : self._v + 2] += torch.where(due[:, None], change, 0.0)
 
