@@ -64,7 +64,9 @@ BAD = {
     "gradient": torch.zeros(3, requires_grad=True),
     "masked": np.ma.masked_array([0, 1, 2], mask=[False, True, False]),
     "long": "x" * 300,
-    "long path": Path("folder", "x" * 300),
+    "long path": Path("x" * 300),
+    "deep": "x/" * 3000,
+    "surrogate": "\ud800",
 }
 """Name -> wrong value. Some callables accept some of them, which is no fault."""
 _ANY_NUMBER = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)

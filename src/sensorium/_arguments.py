@@ -43,6 +43,10 @@ _WANTED = {
     slice: "a slice",
 }
 """Type -> how messages call its values. Others are called by their names."""
+_MAX_NAME = 255
+"""Max size of the name of a file or folder, bytes; common file systems have this limit."""
+_MAX_PATH = 4095
+"""Max size of a path, bytes, on Linux. Other systems refuse shorter ones themselves."""
 _COLLECTIONS = (list, tuple, set, frozenset, Sequence, Collection, Iterable)
 
 
@@ -99,13 +103,38 @@ def checked(function: Callable[P, R]) -> Callable[P, R]:
             if kind in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD):
                 continue
             value = given[name]
-            if value is not signature.parameters[name].default and not _fits(value, annotation):
-                owner = function.__qualname__.removesuffix(".__init__")
+            if value is signature.parameters[name].default:
+                continue
+            owner = function.__qualname__.removesuffix(".__init__")
+            if not _fits(value, annotation):
                 hint = f"; write {name}=[{value!r}]" if isinstance(value, str) and _fits([value], annotation) else ""
                 raise OptionError(f"{owner}: {name} must be {describe(annotation)}, got {value!r:.80}{hint}")
+            if any(map(_is_path, _members(annotation))) and isinstance(value, str | os.PathLike):
+                checked_path(f"{owner}: {name}", value)
         return function(*args, **kwargs)
 
     return call
+
+
+def checked_path(name: str, value: str | os.PathLike[str]) -> None:
+    """Raise OptionError that names the argument if no file can have a path. XML text in place of a path is accepted."""
+    if isinstance(value, str) and value.lstrip().startswith("<"):
+        return
+    path = os.fspath(value)
+    try:
+        sizes = [len(os.fsencode(part)) for part in Path(path).parts]
+    except UnicodeEncodeError:
+        raise OptionError(f"{name} must be a path of valid characters, got {path!r:.80}") from None
+    if "\0" in path:
+        raise OptionError(f"{name} must be a path without NUL characters, got {path!r:.80}")
+    if max(sizes, default=0) > _MAX_NAME:
+        raise OptionError(
+            f"{name} must be a path of names of at most {_MAX_NAME} bytes, got one of {max(sizes)}: {path!r:.80}"
+        )
+    if sum(sizes) + len(sizes) > _MAX_PATH:
+        raise OptionError(
+            f"{name} must be a path of at most {_MAX_PATH} bytes, got {len(os.fsencode(path))}: {path!r:.80}"
+        )
 
 
 def checked_flag(name: str, value: object) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -137,7 +138,7 @@ class CheckpointPolicy(FunctionPolicy):
 
 def _read_weights(path: Path, module: torch.nn.Module) -> dict[str, torch.Tensor]:
     """Return the weights of a file, which fit the network."""
-    if not path.is_file():
+    if not os.path.isfile(path):
         raise DatasetError(f"{path} does not exist; give a file that torch.save(module.state_dict(), path) wrote")
     try:
         weights = torch.load(path, map_location="cpu", weights_only=True)
