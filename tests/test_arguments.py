@@ -123,10 +123,15 @@ def test_errors_of_python_are_unchanged():
         call(nonesuch=3)
 
 
-@pytest.mark.parametrize("value", ["text", [1, [2, 3]], None, 1j, [None], torch.zeros(2, requires_grad=True), object()])
+@pytest.mark.parametrize("value", ["text", [1, [2, 3]], None, 1j, [None], torch.eye(2).to_sparse(), object()])
 def test_numbers_of_wrong_types_raise(value):
     with pytest.raises(sn.OptionError, match="value must be numbers, got"):
         checked_numbers("value", value)
+
+
+def test_numbers_of_tensors_with_a_gradient_and_of_bfloat16():
+    for tensor in (torch.ones(2, requires_grad=True), torch.ones(2, dtype=torch.bfloat16)):
+        assert checked_numbers("value", tensor).tolist() == [1.0, 1.0]
 
 
 def test_numbers_and_flags():

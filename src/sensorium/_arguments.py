@@ -6,6 +6,7 @@ torch somewhere below. Functions that run in every step check their arguments th
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 import math
@@ -146,12 +147,39 @@ def checked_flag(name: str, value: object) -> bool:
     raise OptionError(f"{name} must be True or False, got {value!r:.80}")
 
 
+def is_masked(value: object) -> bool:
+    """Return whether a value is an array with masked elements, or a sequence of them. NumPy ignores their masks."""
+    if type(value) is np.ndarray:
+        return False
+    if isinstance(value, np.ma.MaskedArray):
+        return bool(np.ma.is_masked(value))
+    is_sequence = isinstance(value, list | tuple)
+    return is_sequence and any(isinstance(one, np.ma.MaskedArray) and is_masked(one) for one in value)  # type: ignore
+
+
 def as_array(value: object) -> np.ndarray:
-    """Return a value as an array. What cannot be one, such as a ragged sequence, is an array of dtype object."""
+    """Return a value as an array.
+
+    What cannot be one is an array of dtype object: a ragged sequence, an array with masked elements, or a tensor that
+    is sparse, quantised, nested or on a device that NumPy cannot read.
+    """
+    if is_masked(value):
+        return np.asarray(None)
     try:
         return np.asarray(value)
-    except (TypeError, ValueError, RuntimeError):  # RuntimeError: a tensor that requires a gradient
-        return np.asarray(None)
+    except (TypeError, ValueError, RuntimeError):
+        return _host_array(value)
+
+
+def _host_array(value: object) -> np.ndarray:
+    """Return a tensor with a gradient or of bfloat16, which NumPy does not read, as an array."""
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(value, torch.Tensor) and value.is_cpu:
+        from sensorium._tensors import host_array
+
+        with contextlib.suppress(OptionError):
+            return host_array("", value)
+    return np.asarray(None)
 
 
 def checked_numbers(

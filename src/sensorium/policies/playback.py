@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike
 
+from sensorium._arguments import as_array
 from sensorium.errors import DatasetError, NameNotFoundError, OptionError, did_you_mean, shorten
 from sensorium.policies.policy import Policy
 from sensorium.suites import flatten_reading
@@ -32,10 +33,10 @@ class PlaybackPolicy(Policy):
 
     def __init__(self, task: Task[Any], actions: ArrayLike) -> None:
         super().__init__(task)
-        try:
-            rows = np.asarray(actions, np.float64)
-        except (ValueError, TypeError) as error:
-            raise OptionError(f"actions must be numbers, with rows of equal length at every step: {error}") from error
+        rows = as_array(actions)
+        if rows.dtype.kind not in "fiu":
+            raise OptionError(f"actions must be numbers, with rows of equal length at every step, got {actions!r:.80}")
+        rows = rows.astype(np.float64)
         if rows.ndim == 2:
             rows = np.repeat(rows[:, None], task.n_envs, axis=1)
         expected = (task.n_envs, task.robot.n_actions)
