@@ -1,4 +1,5 @@
-"""Wrong calls of the public API: every public callable with wrong types, None, NaN, empty, huge and negative values.
+"""Wrong calls of the public API: every public callable with wrong types, None, NaN, empty, huge and negative values,
+tensors of unusual kinds, masked arrays and names that are too long.
 
 ``script/fuzz`` makes all of them, tests/test_fuzz.py a seeded sample.
 """
@@ -20,11 +21,19 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from fuzz_good import good_arguments
+from fuzz_good import OPTIONS, good_arguments
 from fuzz_objects import new_object, objects
 
 import sensorium as sn
 from sensorium.options import Options
+
+
+def _without_warnings(function: Callable[..., torch.Tensor], *arguments: object) -> torch.Tensor:
+    """Return a tensor of a kind whose functions warn: quantised ones are deprecated, nested ones a prototype."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return function(*arguments)
+
 
 BAD = {
     "None": None,
@@ -47,8 +56,20 @@ BAD = {
     "bytes": b"x",
     "array": np.full((2, 3), np.nan),
     "tensor": torch.zeros(3, 1, dtype=torch.complex64),
+    "sparse": torch.eye(3).to_sparse(),
+    "quantised": _without_warnings(torch.quantize_per_tensor, torch.zeros(3), 0.1, 0, torch.qint8),
+    "nested": _without_warnings(torch.nested.nested_tensor, [torch.zeros(1), torch.zeros(2)]),
+    "bfloat16": torch.zeros(3, dtype=torch.bfloat16),
+    "meta": torch.zeros(3, device="meta"),
+    "gradient": torch.zeros(3, requires_grad=True),
+    "masked": np.ma.masked_array([0, 1, 2], mask=[False, True, False]),
+    "long": "x" * 300,
+    "long path": Path("x" * 300),
+    "deep": "x/" * 3000,
+    "surrogate": "\ud800",
 }
 """Name -> wrong value. Some callables accept some of them, which is no fault."""
+_ANY_NUMBER = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 SECONDS = 20
 """A call that takes longer fails."""
 SKIPPED = {
@@ -81,7 +102,8 @@ class WrongCall:
     target: str
     """Name of the callable: "Scene.build", "robots.make"."""
     parameter: str
-    """The argument; "*" if all required ones get the value."""
+    """The argument; "*" if all required ones get the value, "*NAME" for an argument of any number, "**NAME" for a name
+    that the signature does not have."""
     value: str
     """Key of :data:`BAD`."""
 
@@ -157,6 +179,11 @@ def _class_methods(kind: type) -> Iterator[tuple[str, Callable[..., object]]]:
             yield name, getattr(kind, name)
 
 
+def _is_options(function: object) -> bool:
+    """Return whether a callable is a class of options, whose fields are given by name."""
+    return isinstance(function, type) and issubclass(function, Options)
+
+
 def _is_ours(function: object) -> bool:
     return str(getattr(function, "__module__", "")).startswith("sensorium")
 
@@ -169,10 +196,14 @@ def wrong_calls() -> list[WrongCall]:
             parameters = inspect.signature(function).parameters.values()
         except (TypeError, ValueError):  # a class without a signature takes no arguments
             continue
-        kinds = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-        named = [one for one in parameters if one.kind not in kinds]
+        named = [one for one in parameters if one.kind not in _ANY_NUMBER]
         optional = [one.name for one in named if one.default is not inspect.Parameter.empty]
         places = dict.fromkeys([*(["*"] if len(optional) < len(named) else []), *optional, *good().get(name, {})])
+        for one in parameters:
+            if one.kind is inspect.Parameter.VAR_POSITIONAL:
+                places[f"*{one.name}"] = None
+            elif one.kind is inspect.Parameter.VAR_KEYWORD and not _is_options(function):
+                places |= dict.fromkeys(f"**{key}" for key in ("nonesuch", *OPTIONS.get(name, ())))
         calls += [WrongCall(name, place, value) for place in places for value in BAD]
     return calls
 
@@ -192,19 +223,23 @@ def make(call: WrongCall) -> str | None:
     """Make a wrong call in an empty folder; return why its outcome is not allowed, or None if it is."""
     function = callables()[call.target]
     parameters = inspect.signature(function).parameters
-    kinds = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
     positional: list[object] = []
     named: dict[str, object] = {}
     others = {} if call.parameter == "*" else good().get(call.target, {})
+    is_any_number = call.parameter.removeprefix("*") in parameters and call.parameter.startswith("*")
     for parameter in parameters.values():
-        required = parameter.default is inspect.Parameter.empty and parameter.kind not in kinds
-        if parameter.name == call.parameter or required:
-            if parameter.kind is inspect.Parameter.POSITIONAL_ONLY:
-                positional.append(BAD[call.value])
+        required = parameter.default is inspect.Parameter.empty and parameter.kind not in _ANY_NUMBER
+        if parameter.kind is inspect.Parameter.VAR_POSITIONAL and call.parameter == f"*{parameter.name}":
+            positional.append(BAD[call.value])
+        elif parameter.name == call.parameter or required:
+            value = BAD[call.value] if parameter.name == call.parameter else others.get(parameter.name, BAD[call.value])
+            before = parameter.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD and is_any_number
+            if parameter.kind is inspect.Parameter.POSITIONAL_ONLY or before:  # those before "*NAME" have no names
+                positional.append(value)
             else:
-                named[parameter.name] = BAD[call.value]
-            if parameter.name in others and parameter.name != call.parameter:
-                named[parameter.name] = others[parameter.name]
+                named[parameter.name] = value
+    if call.parameter.startswith("**"):
+        named[call.parameter.removeprefix("**")] = BAD[call.value]
     return outcome(lambda: function(*positional, **named), parameters)
 
 

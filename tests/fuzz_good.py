@@ -17,6 +17,48 @@ OBSERVATION = spaces.Dict({"imu": spaces.Box(-1, 1, (3,))})
 ACTION = spaces.Box(-1, 1, (2,))
 
 
+_LOG = ("fields", "units", "rate", "group")
+_PLACED = ("pos", "quat", "link", "rig", "keyframe", "joint_positions")
+_NOISY = ("acc_noise", "acc_bias", "gyro_noise", "delay", "jitter", "rate", "envs")
+OPTIONS: dict[str, tuple[str, ...]] = {
+    "Scene": ("dt", "substeps", "gravity", "solver", "iterations", "disable", "wind"),
+    "presets.encoder": ("uuid", "joints", "delay"),
+    "presets.imu": ("link", "acc_noise", "delay"),
+    "presets.lidar": ("link", "pattern", "noise"),
+    "presets.load": ("link", "delay"),
+    "robots.make": (*_PLACED, "sensors"),
+    "robots.register_urdf": ("base", "strict", "wheels"),
+    "scenarios.make": ("seed", "map", "speed"),
+    "tasks.make": ("robot", "n_envs", "device", "seed", "cameras", "max_steps", "dt", "substeps", "randomize"),
+    "policies.make": ("actions", "seed", "noise"),
+    "policies.MultiPlanner": ("seed", "noise"),
+    "training.evaluate_ppo": ("robot", "randomize", "command_time"),
+    "training.play": ("robot", "randomize"),
+    "training.watch": ("robot", "randomize"),
+    "training.ppo_recipe": ("n_envs", "device", "hidden", "horizon", "task_options"),
+    "training.recipe": ("n_envs", "steps", "memory", "seed"),
+    **dict.fromkeys(
+        ("<unbuilt>.add_contact_pair", "<scene>.add_contact_pair"), ("friction", "condim", "margin", "solref")
+    ),
+    **dict.fromkeys(("<unbuilt>.add_light", "<scene>.add_light"), ("name", "pos", "direction", "color", "intensity")),
+    **dict.fromkeys(("<unbuilt>.add_robot", "<scene>.add_robot"), _PLACED),
+    "<imu>.set": _NOISY,
+    "<encoder>.set": ("noise", "bias", "resolution", "delay"),
+    "<lidar>.set": ("noise", "bias", "delay"),
+    "<contact>.set": ("threshold", "delay"),
+    "<skin>.set": ("noise", "delay", "stiffness"),
+    "<depth>.set": ("noise", "delay"),
+    "<camera>.set": ("delay", "exposure", "noise"),
+    "<entity>.make_robot": _PLACED,
+    "<entity>.start_memory": ("n_envs", "shared", "seed"),
+    "<recording>.load_scene": ("n_envs", "device", "renderer"),
+    "<twin>.options": ("link", "uuid", "pos"),
+    **dict.fromkeys((f"fit.{name}" for name in ("barometer", "channel", "distance", "force_torque")), _LOG),
+    **dict.fromkeys((f"fit.{name}" for name in ("gps", "imu", "joint_encoder", "validate")), _LOG),
+}
+"""Name of a callable -> names of arguments that its signature does not have; each gets the wrong values."""
+
+
 def good_arguments(objects: dict[str, object]) -> dict[str, dict[str, object]]:
     """Return name of a callable -> good values of its required arguments.
 

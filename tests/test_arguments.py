@@ -70,8 +70,8 @@ NAN = float("nan")
 WRONG = {
     "number": ["1", None, NAN, 1j, True, [1.0], np.zeros(2)],
     "count": [1.0, True, "1", None],
-    "path": ["", "a\0b", 3, b"x", ["a"]],
-    "place": ["", "a\0b", None, 3],
+    "path": ["", "a\0b", 3, b"x", ["a"], Path("a\0b"), "x" * 256, Path("a", "x" * 256), "a/" * 3000, "\ud800"],
+    "place": ["", "a\0b", None, 3, "x" * 256],
     "names": ["text", 3, [1], [None], np.zeros(3), torch.zeros(3), {"a": 1}],
     "tags": [[], ["a"], "a", None, {1}],
     "table": [[], "a", 3, [("a", 1)]],
@@ -87,7 +87,7 @@ WRONG = {
 RIGHT = {
     "number": [1, np.float32(2), -float("inf")],
     "count": [3, np.int64(3)],
-    "path": ["a", Path("a"), None],
+    "path": ["a", Path("a"), None, "x" * 255, Path("x" * 255), "a/" * 2000, "<mujoco/>" + "x" * 5000],
     "place": ["a", Path("a")],
     "names": [["a"], ("a", "b"), np.array(["a"]), {"a"}],
     "tags": [frozenset("a"), {"a"}],
@@ -123,10 +123,15 @@ def test_errors_of_python_are_unchanged():
         call(nonesuch=3)
 
 
-@pytest.mark.parametrize("value", ["text", [1, [2, 3]], None, 1j, [None], torch.zeros(2, requires_grad=True), object()])
+@pytest.mark.parametrize("value", ["text", [1, [2, 3]], None, 1j, [None], torch.eye(2).to_sparse(), object()])
 def test_numbers_of_wrong_types_raise(value):
     with pytest.raises(sn.OptionError, match="value must be numbers, got"):
         checked_numbers("value", value)
+
+
+def test_numbers_of_tensors_with_a_gradient_and_of_bfloat16():
+    for tensor in (torch.ones(2, requires_grad=True), torch.ones(2, dtype=torch.bfloat16)):
+        assert checked_numbers("value", tensor).tolist() == [1.0, 1.0]
 
 
 def test_numbers_and_flags():

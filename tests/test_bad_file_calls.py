@@ -1,5 +1,7 @@
 """Wrong calls of objects that read files: the message names the argument, and a failed call changes nothing."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from conftest import drop_scene
@@ -201,3 +203,55 @@ def test_a_map_names_the_folder_that_cannot_be_written(room, tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(sn.DatasetError, match=r"cannot write .*file: File exists"):
         room.save(tmp_path / "file")
+
+
+# -- long names --------------------------------------------------------------------------------------------------------
+
+LONG, DEEP = "x" * 300, "x/" * 3000
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (sn.datasets.open, "open: folder must be a path of names of at most 255 bytes, got one of 300: 'xxx"),
+        (sn.recording.Recording, "Recording: folder must be a path of names of at most 255 bytes, got one of 300"),
+        (sn.logs.read, "read: path must be a path of names of at most 255 bytes, got one of 300"),
+        (sn.presets.load, "load: path must be a path of names of at most 255 bytes"),
+        (sn.fit.as_log, "as_log: source must be a path of names of at most 255 bytes"),
+        (sn.robots.make, "there is no robot or model file 'xxx.*; the robots are"),
+        (lambda name: sn.tasks.make("pick", robot=name), "robot.* 'xxx"),
+        (lambda name: sn.Scene().add_robot(name), "there is no robot and no model file 'xxx.*; the robots are"),
+        (lambda name: sn.Scene().add_object(name), "there is no model file 'xxx"),
+        (
+            lambda name: sn.generation.GenerateOptions(task="pick", rig=name),
+            "must be a path of names of at most 255 bytes",
+        ),
+        (sn.TrainableEntity.from_yaml, "YAML:1: expected a mapping"),
+        (lambda name: sn.TrainableEntity.from_yaml(f"{name}.yaml"), "there is no file 'xxx"),
+    ],
+)
+def test_names_that_are_too_long_for_files(call, words):
+    with pytest.raises(sn.SensoriumError, match=words):
+        call(LONG)
+    for name in (DEEP, "\ud800"):
+        with pytest.raises(sn.SensoriumError):
+            call(name)
+
+
+def test_long_paths_name_the_limit():
+    with pytest.raises(sn.OptionError, match="folder must be a path of at most 4095 bytes, got 6000: 'x/x/"):
+        sn.datasets.open(DEEP)
+    with pytest.raises(sn.OptionError, match="folder must be a path of valid characters, got"):
+        sn.datasets.open("\ud800")
+    with pytest.raises(sn.OptionError, match="at most 255 bytes, got one of 256"):
+        sn.datasets.open("\u00e9" * 128)
+
+
+def test_long_text_is_no_path():
+    text = f"<mujoco><!--{LONG}--><worldbody><body name='a'><geom size='0.1'/></body></worldbody></mujoco>"
+    assert sn.Scene().add_object(text, name="box").name == "box"
+
+
+def test_the_file_of_an_episode_has_its_number():
+    with pytest.raises(sn.OptionError, match=r"must be episode_NUMBER, got 'data/other\.h5'"):
+        sn.datasets.Episode(Path("data/other.h5"))

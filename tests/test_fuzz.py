@@ -57,3 +57,12 @@ def test_a_raw_error_is_a_fault(monkeypatch):
     assert "AttributeError" in fuzz_calls.make(fuzz_calls.WrongCall("raw", "name", "None"))
     assert fuzz_calls.make(fuzz_calls.WrongCall("ours", "name", "None")) is None
     assert len(fuzz_calls.wrong_calls()) == 2 * len(fuzz_calls.BAD)
+
+
+def test_arguments_of_any_number_are_made_wrong(monkeypatch):
+    seen = []
+    monkeypatch.setattr(fuzz_calls, "callables", lambda: {"call": lambda first, *rest, **named: seen.append(rest)})
+    for parameter, value in (("*rest", "None"), ("**nonesuch", "-1")):
+        assert fuzz_calls.make(fuzz_calls.WrongCall("call", parameter, value)) is None
+    assert seen == [(None,), ()]
+    assert {call.parameter for call in fuzz_calls.wrong_calls()} == {"*", "*rest", "**nonesuch"}

@@ -218,3 +218,47 @@ def test_message_about_another_robot_is_short(tmp_path):
     with pytest.raises(sn.DatasetError, match=r"robot_options = .*\.\.\., got None; choose another folder") as error:
         generate(GenerateOptions(**made), tmp_path / "data")
     assert len(str(error.value)) < 600
+
+
+REFUSED = {
+    "unknown policy": (GenerateOptions(task="balance", policy="nonesuch"), "nonesuch"),
+    "no planner": (GenerateOptions(task="balance"), "planner"),
+    "no file": (GenerateOptions(task="balance", policy="nonesuch.onnx"), "there is no file 'nonesuch.onnx'"),
+    "robot": (GenerateOptions(task="balance", robot="nonesuch", policy="random"), "nonesuch"),
+    "option": (GenerateOptions(task="balance", policy="random", options={"nonesuch": 1}), "nonesuch"),
+    "camera": (GenerateOptions(task="pick", policy="random", options={"cameras": [{"name": 3}]}), "name"),
+    "sensors": (GenerateOptions(task="pick", policy="random", options={"use_sensors": False}), "without observations"),
+    "tensor task": (GenerateOptions(task="lift"), "no planner for the tensor task"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_refused_call_leaves_the_folder_as_it_was(tmp_path, name):
+    options, words = REFUSED[name]
+    with pytest.raises(sn.SensoriumError, match=words):
+        generate(options, tmp_path / "new" / "data")
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / "data").mkdir()
+    with pytest.raises(sn.SensoriumError, match=words):
+        generate(options, tmp_path / "data")
+    assert list((tmp_path / "data").iterdir()) == []
+
+
+@pytest.mark.parametrize("place", [{"workers": 2}, {"cluster": "local"}], ids=str)
+def test_a_refused_call_of_other_processes_leaves_the_folder_as_it_was(tmp_path, place):
+    if "cluster" in place:
+        pytest.importorskip("ray")
+    with pytest.raises(sn.OptionError, match=r"there is no file .nonesuch\.onnx"):
+        generate(REFUSED["no file"][0], tmp_path / "data", **place)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_refused_call_does_not_change_the_header_of_a_dataset(tmp_path):
+    good = GenerateOptions(task="balance", policy="random", episodes=1, envs=1, options={"max_steps": 3})
+    generate(good, tmp_path / "data")
+    for path in (tmp_path / "data").glob("episode_*"):  # a dataset without episodes can be replaced
+        path.unlink()
+    before = (tmp_path / "data" / "dataset.json").read_bytes()
+    with pytest.raises(sn.OptionError):
+        generate(REFUSED["no planner"][0], tmp_path / "data")
+    assert (tmp_path / "data" / "dataset.json").read_bytes() == before

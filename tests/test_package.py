@@ -58,7 +58,7 @@ BASE = {
     "poses",
     "units",
 }
-BASE |= {"user_modules", "yaml_files"}
+BASE |= {"_tensors", "user_modules", "yaml_files"}
 SENSING = BASE | {"tree", "worlds", "pipeline", "sensors", "cameras"}
 ACTING = SENSING | {"suites", "robots", "scenarios", "tasks", "policies"}
 MAY_IMPORT: dict[str, set[str]] = {
@@ -72,7 +72,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "_notebook": set(),
     "_viewing": set(),
     "_jit_worker": {"_system", "jit"},
-    "_arguments": {"errors"},
+    "_arguments": {"_tensors", "errors"},
+    "_tensors": {"errors"},
     "_system": {"errors"},
     "options": {"_notebook", "errors"},
     "files": {"_system", "errors"},

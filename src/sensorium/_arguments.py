@@ -6,6 +6,7 @@ torch somewhere below. Functions that run in every step check their arguments th
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 import math
@@ -43,6 +44,10 @@ _WANTED = {
     slice: "a slice",
 }
 """Type -> how messages call its values. Others are called by their names."""
+_MAX_NAME = 255
+"""Max size of the name of a file or folder, bytes; common file systems have this limit."""
+_MAX_PATH = 4095
+"""Max size of a path, bytes, on Linux. Other systems refuse shorter ones themselves."""
 _COLLECTIONS = (list, tuple, set, frozenset, Sequence, Collection, Iterable)
 
 
@@ -99,13 +104,38 @@ def checked(function: Callable[P, R]) -> Callable[P, R]:
             if kind in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD):
                 continue
             value = given[name]
-            if value is not signature.parameters[name].default and not _fits(value, annotation):
-                owner = function.__qualname__.removesuffix(".__init__")
+            if value is signature.parameters[name].default:
+                continue
+            owner = function.__qualname__.removesuffix(".__init__")
+            if not _fits(value, annotation):
                 hint = f"; write {name}=[{value!r}]" if isinstance(value, str) and _fits([value], annotation) else ""
                 raise OptionError(f"{owner}: {name} must be {describe(annotation)}, got {value!r:.80}{hint}")
+            if any(map(_is_path, _members(annotation))) and isinstance(value, str | os.PathLike):
+                checked_path(f"{owner}: {name}", value)
         return function(*args, **kwargs)
 
     return call
+
+
+def checked_path(name: str, value: str | os.PathLike[str]) -> None:
+    """Raise OptionError that names the argument if no file can have a path. XML text in place of a path is accepted."""
+    if isinstance(value, str) and value.lstrip().startswith("<"):
+        return
+    path = os.fspath(value)
+    try:
+        sizes = [len(os.fsencode(part)) for part in Path(path).parts]
+    except UnicodeEncodeError:
+        raise OptionError(f"{name} must be a path of valid characters, got {path!r:.80}") from None
+    if "\0" in path:
+        raise OptionError(f"{name} must be a path without NUL characters, got {path!r:.80}")
+    if max(sizes, default=0) > _MAX_NAME:
+        raise OptionError(
+            f"{name} must be a path of names of at most {_MAX_NAME} bytes, got one of {max(sizes)}: {path!r:.80}"
+        )
+    if sum(sizes) + len(sizes) > _MAX_PATH:
+        raise OptionError(
+            f"{name} must be a path of at most {_MAX_PATH} bytes, got {len(os.fsencode(path))}: {path!r:.80}"
+        )
 
 
 def checked_flag(name: str, value: object) -> bool:
@@ -117,12 +147,39 @@ def checked_flag(name: str, value: object) -> bool:
     raise OptionError(f"{name} must be True or False, got {value!r:.80}")
 
 
+def is_masked(value: object) -> bool:
+    """Return whether a value is an array with masked elements, or a sequence of them. NumPy ignores their masks."""
+    if type(value) is np.ndarray:
+        return False
+    if isinstance(value, np.ma.MaskedArray):
+        return bool(np.ma.is_masked(value))
+    is_sequence = isinstance(value, list | tuple)
+    return is_sequence and any(isinstance(one, np.ma.MaskedArray) and is_masked(one) for one in value)  # type: ignore
+
+
 def as_array(value: object) -> np.ndarray:
-    """Return a value as an array. What cannot be one, such as a ragged sequence, is an array of dtype object."""
+    """Return a value as an array.
+
+    What cannot be one is an array of dtype object: a ragged sequence, an array with masked elements, or a tensor that
+    is sparse, quantised, nested or on a device that NumPy cannot read.
+    """
+    if is_masked(value):
+        return np.asarray(None)
     try:
         return np.asarray(value)
-    except (TypeError, ValueError, RuntimeError):  # RuntimeError: a tensor that requires a gradient
-        return np.asarray(None)
+    except (TypeError, ValueError, RuntimeError):
+        return _host_array(value)
+
+
+def _host_array(value: object) -> np.ndarray:
+    """Return a tensor with a gradient or of bfloat16, which NumPy does not read, as an array."""
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(value, torch.Tensor) and value.is_cpu:
+        from sensorium._tensors import host_array
+
+        with contextlib.suppress(OptionError):
+            return host_array("", value)
+    return np.asarray(None)
 
 
 def checked_numbers(

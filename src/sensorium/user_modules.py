@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import os
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -46,13 +47,13 @@ def import_modules(modules: Sequence[str]) -> None:
             else:
                 importlib.import_module(name)
         except ImportError as error:
-            hint = f"; import the file as {each}.py" if Path(f"{each}.py").is_file() else ""
+            hint = f"; import the file as {each}.py" if os.path.isfile(f"{each}.py") else ""
             raise OptionError(f"modules: cannot import {each!r}: {error}{hint}") from error
 
 
 def _import_file(name: str, path: Path) -> None:
     spec = importlib.util.spec_from_file_location(name, path.absolute())
-    if spec is None or spec.loader is None or not path.is_file():
+    if spec is None or spec.loader is None or not os.path.isfile(path):
         raise OptionError(f"modules: there is no file {str(path)!r}")
     module = sys.modules[name] = importlib.util.module_from_spec(spec)
     try:

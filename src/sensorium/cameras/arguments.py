@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import torch
 
+from sensorium._arguments import is_masked
+from sensorium._tensors import plain_tensor
 from sensorium.cameras.geometry import rotation
 from sensorium.errors import OptionError
 from sensorium.sensors.field_of_view import check_names, check_square
@@ -122,7 +124,14 @@ def _from_angles(angle: torch.Tensor, pixels: int) -> torch.Tensor:
 def _to_tensor(name: str, values: Numbers | Offset, device: torch.device) -> torch.Tensor:
     """Return an argument as a float32 tensor of its own shape; raise OptionError unless it is finite numbers."""
     try:
-        tensor = torch.as_tensor(values if isinstance(values, torch.Tensor) else np.asarray(values, float))
+        if is_masked(values):
+            raise TypeError("it has masked elements")
+        if isinstance(values, torch.Tensor):
+            tensor = plain_tensor(name, values)
+        else:
+            tensor = torch.as_tensor(np.asarray(values, float))
+    except OptionError:
+        raise
     except (TypeError, ValueError) as error:
         raise OptionError(f"{name} must be numbers, got {values!r}") from error
     tensor = tensor.to(device=device, dtype=torch.float32)

@@ -22,6 +22,8 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
+from sensorium._arguments import checked_numbers
+from sensorium._tensors import check_plain
 from sensorium.errors import OptionError
 
 GL_TO_CV = torch.diag(torch.tensor([1.0, -1.0, -1.0]))
@@ -55,14 +57,25 @@ def look_at(position: torch.Tensor, target: torch.Tensor, up: torch.Tensor) -> t
         OptionError: ``target`` equals ``position``, or an argument is not a tensor (..., 3).
     """
     for name, value in (("position", position), ("target", target), ("up", up)):
+        if isinstance(value, torch.Tensor):
+            check_plain(f"look_at: {name}", value)
         if not isinstance(value, torch.Tensor) or value.shape[-1:] != (3,) or value.is_complex():
             raise OptionError(f"look_at: {name} must be a tensor (..., 3), got {value!r:.80}")
-    backward = position - target
+        if value.device != position.device:
+            raise OptionError(f"look_at: {name} must be on {position.device}, as position, got {value.device}")
+    try:
+        backward, up = torch.broadcast_tensors(position - target, up)
+    except RuntimeError:
+        shapes = [tuple(value.shape) for value in (position, target, up)]
+        raise OptionError(f"look_at: position, target and up must fit each other, got the shapes {shapes}") from None
+    if not backward.is_floating_point():
+        backward = backward.float()
+    up = up.to(backward)
     length = backward.norm(dim=-1, keepdim=True)
     if not bool((length > 1e-9).all()):
         raise OptionError("lookat must differ from the position of the camera")
     backward = backward / length
-    right = torch.linalg.cross(up.expand_as(backward), backward)
+    right = torch.linalg.cross(up, backward)
     fallback = torch.nn.functional.one_hot(backward.abs().argmin(-1), 3).to(backward)
     parallel = right.norm(dim=-1, keepdim=True) < 1e-6 * up.norm(dim=-1, keepdim=True)
     right = torch.where(parallel, torch.linalg.cross(fallback, backward), right)
@@ -108,15 +121,36 @@ def project(
         A point behind the camera has a negative depth; its pixel is meaningless.
 
     Raises:
-        OptionError: ``intrinsics`` or ``extrinsics_cv`` is not a tensor of that shape.
+        OptionError: ``intrinsics`` or ``extrinsics_cv`` is not a tensor of that shape, or ``points`` are not numbers of
+            that shape.
 
     Example:
         >>> pixels, depth = project([[0, 0, 0.5]], camera.intrinsics, camera.extrinsics_cv)
     """
     for name, value, shape in (("intrinsics", intrinsics, (3, 3)), ("extrinsics_cv", extrinsics_cv, (3, 4))):
-        if not isinstance(value, torch.Tensor) or value.shape[-2:] != shape:
+        if isinstance(value, torch.Tensor):
+            check_plain(f"project: {name}", value)
+        if not isinstance(value, torch.Tensor) or value.shape[-2:] != shape or not value.is_floating_point():
             raise OptionError(f"project: {name} must be a tensor (B, {shape[0]}, {shape[1]}), got {value!r:.80}")
-    world = torch.as_tensor(points, dtype=intrinsics.dtype, device=intrinsics.device)
-    local = world @ extrinsics_cv[..., :3].transpose(-1, -2) + extrinsics_cv[..., 3].unsqueeze(-2)
-    image = local @ intrinsics.transpose(-1, -2)
+    world = _points(points, intrinsics)
+    try:
+        local = world @ extrinsics_cv[..., :3].transpose(-1, -2) + extrinsics_cv[..., 3].unsqueeze(-2)
+        image = local @ intrinsics.transpose(-1, -2)
+    except RuntimeError:
+        given = [f"{tuple(each.shape)} {each.dtype} on {each.device}" for each in (world, intrinsics, extrinsics_cv)]
+        raise OptionError(
+            f"project: points, intrinsics and extrinsics_cv must fit each other, got {', '.join(given)}"
+        ) from None
     return image[..., :2] / image[..., 2:], image[..., 2]
+
+
+def _points(points: torch.Tensor | np.ndarray | Sequence[Sequence[float]], like: torch.Tensor) -> torch.Tensor:
+    """Return points (..., n, 3) with the dtype and device of another tensor."""
+    if isinstance(points, torch.Tensor):
+        check_plain("project: points", points)
+        tensor = points
+    else:
+        tensor = torch.from_numpy(checked_numbers("project: points", points))
+    if tensor.ndim < 2 or tensor.shape[-1] != 3 or tensor.is_complex():
+        raise OptionError(f"project: points must have shape (n, 3) or (B, n, 3), got {points!r:.80}")
+    return tensor.to(like)

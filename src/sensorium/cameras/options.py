@@ -102,7 +102,10 @@ class Camera(SensorOptions):
     def _outputs(cls, value: object) -> object:
         if not isinstance(value, Iterable):
             raise ValueError(f"must be a tuple of names: {', '.join(map(repr, OUTPUTS))}")
-        names = (value,) if isinstance(value, str) else tuple(value)
+        try:
+            names = (value,) if isinstance(value, str) else tuple(value)
+        except RuntimeError:  # a nested tensor
+            raise ValueError(f"must be a tuple of names: {', '.join(map(repr, OUTPUTS))}") from None
         if not names:
             raise ValueError(f"must name at least one of {', '.join(map(repr, OUTPUTS))}")
         return tuple(dict.fromkeys(names)) if all(isinstance(name, str) for name in names) else names

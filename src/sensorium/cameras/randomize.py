@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from sensorium._arguments import checked, checked_numbers
+from sensorium._tensors import check_plain
 from sensorium.errors import NameNotFoundError, OptionError, did_you_mean
 from sensorium.pipeline import formula
 from sensorium.worlds import Envs, Scene, env_index
@@ -80,6 +81,8 @@ def randomize_look(
     geoms = _find_geoms(scene, entities) if colors or choices else []
     index = env_index(envs, world.n_envs, world.device)
     ids = np.arange(world.n_envs) if index is None else index.numpy(force=True)
+    if isinstance(seeds, torch.Tensor):
+        check_plain("seeds", seeds)
     if seeds is not None and len(seeds) != len(ids):
         raise OptionError(f"seeds must have one value for each of the {len(ids)} envs, got {len(seeds)}")
     rows = torch.from_numpy(ids).to(world.device)

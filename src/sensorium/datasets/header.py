@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from sensorium._arguments import checked
-from sensorium.errors import DatasetError
+from sensorium.errors import DatasetError, OptionError
 from sensorium.files import json_with_checksum, package_versions, parse_json, write_whole
 
 HEADER = "dataset.json"
@@ -36,8 +36,15 @@ def episode_name(number: int) -> str:
 
 
 def episode_number(path: Path) -> int:
-    """Return the number of an episode from the path of its HDF5 or JSON file."""
-    return int(path.stem.removeprefix("episode_"))
+    """Return the number of an episode from the path of its HDF5 or JSON file.
+
+    Raises:
+        OptionError: the file has another name.
+    """
+    try:
+        return int(path.stem.removeprefix("episode_"))
+    except ValueError:
+        raise OptionError(f"the name of the file of an episode must be episode_NUMBER, got {str(path)!r}") from None
 
 
 def read_header(folder: Path) -> dict[str, Any]:

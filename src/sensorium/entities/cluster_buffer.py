@@ -152,7 +152,7 @@ class VectorizedClusterBuffer:
         values = self.layout.collect(observation, action, reward, next_observation, terminated, truncated)
         try:
             n = len(reward)
-        except TypeError:  # one number
+        except (TypeError, RuntimeError):  # one number, or a nested tensor
             raise OptionError(f"reward must have shape (n,), got {reward!r:.80}") from None
         self._store(self.layout.arrays(values, self.layout.shapes(n)), n)
 

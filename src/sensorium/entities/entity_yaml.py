@@ -60,7 +60,7 @@ class EntityFile:
         is_file = not isinstance(source, str) or ("\n" not in source and source.endswith((".yaml", ".yml")))
         self.folder = Path(source).parent if is_file else None
         self._name = os.fspath(source) if is_file else "YAML"
-        if is_file and not Path(source).is_file():
+        if is_file and not os.path.isfile(source):
             raise OptionError(f"there is no file {self._name!r}")
         try:
             text = Path(source).read_text(encoding="utf-8") if is_file else os.fspath(source)
@@ -159,7 +159,7 @@ class EntityFile:
     def _model(self, robot: str) -> str:
         """Return the path of a model file in the folder of the YAML file, or the name of a robot."""
         path = None if self.folder is None else self.folder / robot
-        return str(path) if path is not None and path.is_file() else robot
+        return str(path) if path is not None and os.path.isfile(path) else robot
 
     def _sensors(self, key: str) -> list[SensorOptions]:
         entries = self.values.get(key) or []

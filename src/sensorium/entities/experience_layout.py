@@ -24,8 +24,9 @@ import torch
 from gymnasium import spaces
 from torch import Tensor
 
-from sensorium._arguments import checked
+from sensorium._arguments import checked, is_masked
 from sensorium._system import check_memory
+from sensorium._tensors import host_array, plain_tensor
 from sensorium.entities.device import usable_device
 from sensorium.entities.nesting import NestedRows, Rows, flat_space, flat_values, refuse_observation
 from sensorium.errors import DeviceError, OptionError, did_you_mean, shorten
@@ -255,8 +256,8 @@ class ExperienceLayout:
             OptionError: a value has the wrong shape, or a dtype that its field does not accept.
         """
         try:
-            arrays = [value if isinstance(value, np.ndarray) else _host_array(value) for value in values]
-        except (ValueError, TypeError) as error:
+            arrays = [value if type(value) is np.ndarray else _host_array(value) for value in values]
+        except (ValueError, TypeError, RuntimeError) as error:  # RuntimeError: of tensors that are not plain
             raise OptionError(f"transitions must be arrays or tensors of numbers: {error}") from error
         for array, shape, each in self._with_fields(arrays, shapes):
             if array.shape != shape or array.dtype not in _ACCEPTED[each.dtype]:
@@ -268,9 +269,12 @@ class ExperienceLayout:
     def tensors(self, values: Sequence[Rows], shapes: Sequence[tuple[int, ...]]) -> list[Tensor]:
         """Return collected values as tensors on the devices where they are; arguments and errors as :meth:`arrays`."""
         try:
+            if any(map(is_masked, values)):
+                raise ValueError("an array has masked elements")
             tensors = [torch.as_tensor(value) for value in values]
         except (ValueError, TypeError, RuntimeError) as error:
             raise OptionError(f"transitions must be arrays or tensors of numbers: {error}") from error
+        tensors = [plain_tensor("transitions", tensor) for tensor in tensors]
         for tensor, shape, each in self._with_fields(tensors, shapes):
             if tensor.shape != shape or tensor.dtype not in _ACCEPTED[each.dtype]:
                 each.refuse(tensor, shape)
@@ -283,7 +287,7 @@ class ExperienceLayout:
         try:
             if len(values) == len(shapes) == len(self.fields):
                 return zip(values, shapes, self.fields, strict=True)
-        except TypeError:  # the shapes have no length
+        except (TypeError, RuntimeError):  # the shapes have no length
             pass
         raise OptionError(
             f"values and shapes must be results of collect() and shapes(), with {len(self.fields)} entries; got "
@@ -345,17 +349,23 @@ def flat_rows(block: Tensor) -> Tensor:
 
 
 def _host_array(value: Rows) -> np.ndarray:
-    if not isinstance(value, Tensor) or value.dtype not in _ACCEPTED["float32"]:
+    if not isinstance(value, Tensor):
+        if is_masked(value):
+            raise ValueError("an array has masked elements")
         return np.asarray(value)
+    if value.dtype not in _ACCEPTED["float32"]:
+        return host_array("transitions", value)
     if value.is_cpu and not value.requires_grad and not value.is_neg():
         return value.numpy()
     return value.numpy(force=True)  # takes several times as long
 
 
 def _flat(name: str, observation: NestedRows) -> Mapping[str, Rows]:
+    if type(observation) is Tensor:  # type: ignore[comparison-overlap]  # a sparse one has values()
+        refuse_observation(name, observation)
     try:
         values = observation.values()
-    except (AttributeError, RuntimeError):  # RuntimeError: a tensor that is not sparse
+    except (AttributeError, RuntimeError):  # RuntimeError: another tensor
         refuse_observation(name, observation)
     for each in values:
         if type(each) not in _ROWS and isinstance(each, Mapping):

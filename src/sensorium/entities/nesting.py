@@ -9,6 +9,8 @@ import numpy as np
 from gymnasium import spaces
 from torch import Tensor
 
+from sensorium._arguments import is_masked
+from sensorium._tensors import host_array
 from sensorium.errors import OptionError
 
 Rows = Tensor | np.ndarray
@@ -70,7 +72,8 @@ def flat_rows_of(observation: Mapping[str, Any]) -> dict[str, Rows]:
     """Return what :func:`flat_observation` returns, but tensors stay tensors."""
     flat = flat_values(observation)
     return {
-        name: value if isinstance(value, np.ndarray | Tensor) else _array(name, value) for name, value in flat.items()
+        name: value if type(value) is np.ndarray or isinstance(value, Tensor) else _array(name, value)
+        for name, value in flat.items()
     }
 
 
@@ -80,7 +83,11 @@ def refuse_observation(name: str, value: object) -> NoReturn:
 
 
 def _array(name: str, value: object) -> np.ndarray:
+    if isinstance(value, Tensor):
+        return host_array(f"the observation {name!r}", value)
+    if is_masked(value):
+        raise OptionError(f"the observation {name!r} must be an array of numbers, got {value!r:.80}")
     try:
         return np.asarray(value)
-    except (TypeError, ValueError, RuntimeError) as error:  # RuntimeError: a tensor that requires a gradient
+    except (TypeError, ValueError, RuntimeError) as error:  # RuntimeError: a list of tensors that require gradients
         raise OptionError(f"the observation {name!r} must be an array of numbers: {error}") from error

@@ -101,7 +101,7 @@ class SharedSegment:
         """
         try:
             memory = _open_untracked(name)
-        except OSError:  # also for names that the system does not allow
+        except (OSError, UnicodeEncodeError):  # also for names that the system does not allow
             raise NameNotFoundError(
                 f"there is no shared memory {name!r}: its creator closed it or has exited, or the name is wrong"
             ) from None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import time
 import warnings
@@ -26,7 +27,7 @@ from sensorium.errors import DatasetError, GenerationError
 from sensorium.files import PART, explain_errors, lock_folder, refuse_foreign_links, written_name
 from sensorium.generation.ledger import Ledger, Runner, UnitJob, UnitResult, is_complete
 from sensorium.generation.options import SELECTION, GenerateOptions
-from sensorium.generation.unit import UnitMaker
+from sensorium.generation.unit import UnitMaker, check_options
 from sensorium.options import checked_integer
 
 _MAX_TEXT = 300
@@ -84,7 +85,8 @@ def generate(
     Raises:
         GenerationError: too few episodes succeeded, or a worker failed. Finished episodes are kept.
         DatasetError: the folder holds something else, or a dataset of other options.
-        OptionError: ``workers`` is less than 1.
+        OptionError: ``workers`` is less than 1, or the task, the policy, the robot or an option cannot be used. Nothing
+            is written then.
 
     Example:
         >>> options = sn.generation.GenerateOptions(task="pick", episodes=8, envs=4)
@@ -92,21 +94,22 @@ def generate(
     """
     workers = checked_integer("workers", workers, 1, MAX_WORKERS)
     folder = Path(folder)
-    with explain_errors(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-    with lock_folder(folder):
+    with _folder_of_its_own(folder), lock_folder(folder):
         refuse_foreign_links(folder)
-        _begin(folder, options)
-        ledger, start = Ledger(folder, options), time.perf_counter()
-        known, env_steps = set(ledger.done), 0
-
-        def add_steps(count: int) -> None:
-            nonlocal env_steps
-            env_steps += count
-            progress(ledger, env_steps)
-
+        version, start = _check_folder(folder, options), time.perf_counter()
+        if version is None and (workers > 1 or cluster is not None):  # this process makes the task itself otherwise
+            check_options(options)
         run, close = _runner(options, folder, workers, cluster)
         try:
+            _begin(folder, options, version)
+            ledger, env_steps = Ledger(folder, options), 0
+            known = set(ledger.done)
+
+            def add_steps(count: int) -> None:
+                nonlocal env_steps
+                env_steps += count
+                progress(ledger, env_steps)
+
             for result in run(ledger.next_job, add_steps):
                 kept = [episode_name(number) for number, success in result.success.items() if success]
                 append_journal(folder, {name: entry_of(folder, name) for name in kept})
@@ -151,18 +154,43 @@ def _runner(
     return run, maker.close
 
 
-def _begin(folder: Path, options: GenerateOptions) -> None:
-    """Write the header of a new dataset, or check that an existing one has the same options; remove partial files."""
-    path = folder / HEADER
-    if path.is_file():
+@contextlib.contextmanager
+def _folder_of_its_own(folder: Path) -> Iterator[None]:
+    """Create a folder, and the folders that it is in. If the block raises, those of them that are empty are removed."""
+    with explain_errors(folder):
+        new = [each for each in (folder, *folder.parents) if not each.exists()]
+        folder.mkdir(parents=True, exist_ok=True)
+    try:
+        yield
+    except BaseException:
+        with contextlib.suppress(OSError):  # not empty
+            for each in new:
+                each.rmdir()
+        raise
+
+
+def _check_folder(folder: Path, options: GenerateOptions) -> int | None:
+    """Check that the dataset in a folder has the same options; write nothing.
+
+    Returns:
+        The format version of the dataset; None if the folder holds no episodes.
+    """
+    if (folder / HEADER).is_file():
         header = read_header(folder)
         before = header["options"]
         if any(folder.glob("episode_*.h5")) or any((folder / FAILED).glob("episode_*.json")):
             before = GenerateOptions(**before).model_dump(mode="json")  # with options that are newer than the dataset
             _check_same(folder, before, options.model_dump(mode="json"))  # a dataset without episodes is replaced
-            _list_episodes(folder, header["version"])
+            return int(header["version"])
     elif any(written_name(entry.name) != HEADER for entry in folder.iterdir()):  # except of a killed process
         raise DatasetError(f"{folder} is not empty and holds no dataset; choose another folder")
+    return None
+
+
+def _begin(folder: Path, options: GenerateOptions, version: int | None) -> None:
+    """Write the header of a dataset; remove partial files."""
+    if version is not None:
+        _list_episodes(folder, version)
     write_header(folder, options.model_dump(mode="json"))
     _remove_parts(folder)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -106,7 +107,7 @@ def policy_robot(policy: str) -> str | None:
 
 
 def _is_training(policy: str) -> bool:
-    return policy not in policies.POLICIES and Path(policy).is_dir()
+    return policy not in policies.POLICIES and os.path.isdir(policy)
 
 
 def _load_training(folder: Path) -> TrainOptions:
@@ -179,7 +180,7 @@ def make_policy(options: GenerateOptions, made: Task[Any] | TensorEpisodes) -> P
             raise OptionError(f"policy: the tensor task {options.task!r} takes no entities, got {text!r}")
         return EntityPolicy(task, entity[0])
     if text.endswith(".onnx"):
-        if not Path(text).is_file():
+        if not os.path.isfile(text):
             raise OptionError(f"policy: there is no file {text!r}")
         return OnnxPolicy(made, Path(text))
     if ":" not in text:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -29,7 +30,7 @@ _TASK_ONLY = ("keep_history",)
 
 def find_training(policy: str) -> PPOOptions | None:
     """Return the options of the training if a policy is the folder of a training by PPO, or None."""
-    if policy in POLICIES or not Path(policy).is_dir():
+    if policy in POLICIES or not os.path.isdir(policy):
         return None
     from sensorium.training.ppo_options import PPOOptions, is_ppo
 
@@ -61,7 +62,7 @@ def is_tensor_task(options: GenerateOptions) -> bool:
             f"policy: there is no planner for the tensor task {options.task!r}; set policy to the folder of a "
             f'training ("sensorium train {options.task}"), an ONNX file, module:name, or "random"'
         )
-    if only and training is None and Path(options.policy).is_dir() and options.policy not in POLICIES:
+    if only and training is None and os.path.isdir(options.policy) and options.policy not in POLICIES:
         raise OptionError(
             f"policy: {options.policy} holds no training by PPO, which the tensor task {options.task!r} needs"
         )

@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,6 +18,11 @@ from sensorium.errors import OptionError
 from sensorium.files import explain_errors, write_whole
 from sensorium.generation.options import SELECTION, GenerateOptions
 from sensorium.generation.sources import make_policy, make_task
+
+if TYPE_CHECKING:
+    from sensorium.policies import Policy
+    from sensorium.tasks import Task
+    from sensorium.tasks.tensor.episodes import TensorEpisodes
 
 
 @contextmanager
@@ -30,6 +36,25 @@ def _frozen_heap() -> Iterator[None]:
         yield
     finally:
         gc.unfreeze()
+
+
+def check_options(options: GenerateOptions) -> None:
+    """Check options before worker processes use them.
+
+    Raises:
+        OptionError: the task, the robot or the policy cannot be made.
+    """
+    task, _ = _make_task_and_policy(options)
+    task.close()
+
+
+def _make_task_and_policy(options: GenerateOptions) -> tuple[Task[Any] | TensorEpisodes, Policy]:
+    task = make_task(options)
+    if task.suite is None:
+        raise OptionError("cannot generate a dataset without observations; set use_sensors=True")
+    policy = make_policy(options, task)
+    task.register_policy(policy)
+    return task, policy
 
 
 class UnitMaker:
@@ -47,11 +72,7 @@ class UnitMaker:
         self.options, self.folder = options, folder
         with explain_errors(folder):
             folder.mkdir(parents=True, exist_ok=True)
-        self.task = make_task(options)
-        if self.task.suite is None:
-            raise OptionError("cannot generate a dataset without observations; set use_sensors=True")
-        self.policy = make_policy(options, self.task)
-        self.task.register_policy(self.policy)
+        self.task, self.policy = _make_task_and_policy(options)
         self._attributes: dict[str, str | float] = {
             "seed": options.seed,
             "task": options.task,

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from sensorium._arguments import as_array
+from sensorium._tensors import plain_tensor
 from sensorium.errors import OptionError
 from sensorium.pipeline.filters import low_pass, noise_state
 from sensorium.pipeline.flags import (
@@ -112,12 +114,9 @@ def as_numbers(option: str, value: object) -> torch.Tensor:
         OptionError: ``value`` does not consist of numbers.
     """
     if isinstance(value, torch.Tensor):
-        tensor = value
+        tensor = plain_tensor(option, value)
     else:
-        try:
-            array = np.asarray(value)
-        except (ValueError, TypeError, RuntimeError) as error:  # RuntimeError: tensors with a gradient
-            raise OptionError(f"{option} must be numbers, got {value!r}") from error
+        array = as_array(value)
         if array.dtype.kind not in "fiu":
             raise OptionError(f"{option} must be numbers, got {value!r}")
         tensor = torch.as_tensor(array)

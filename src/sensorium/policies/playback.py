@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike
 
+from sensorium._arguments import as_array
 from sensorium.errors import DatasetError, NameNotFoundError, OptionError, did_you_mean, shorten
 from sensorium.policies.policy import Policy
 from sensorium.suites import flatten_reading
@@ -31,10 +33,10 @@ class PlaybackPolicy(Policy):
 
     def __init__(self, task: Task[Any], actions: ArrayLike) -> None:
         super().__init__(task)
-        try:
-            rows = np.asarray(actions, np.float64)
-        except (ValueError, TypeError) as error:
-            raise OptionError(f"actions must be numbers, with rows of equal length at every step: {error}") from error
+        rows = as_array(actions)
+        if rows.dtype.kind not in "fiu":
+            raise OptionError(f"actions must be numbers, with rows of equal length at every step, got {actions!r:.80}")
+        rows = rows.astype(np.float64)
         if rows.ndim == 2:
             rows = np.repeat(rows[:, None], task.n_envs, axis=1)
         expected = (task.n_envs, task.robot.n_actions)
@@ -137,7 +139,7 @@ class CheckpointPolicy(FunctionPolicy):
 
 def _read_weights(path: Path, module: torch.nn.Module) -> dict[str, torch.Tensor]:
     """Return the weights of a file, which fit the network."""
-    if not path.is_file():
+    if not os.path.isfile(path):
         raise DatasetError(f"{path} does not exist; give a file that torch.save(module.state_dict(), path) wrote")
     try:
         weights = torch.load(path, map_location="cpu", weights_only=True)

@@ -160,7 +160,7 @@ def make_for_scene(model: str | os.PathLike[str] | mujoco.MjSpec, **options: Any
     named = isinstance(model, str) and (model in CATALOGUE or find(model) is not None)
     if named or options:
         return _make(model, False, **options)
-    if isinstance(model, str) and not model.lstrip().startswith("<") and not Path(model).is_file():
+    if isinstance(model, str) and not model.lstrip().startswith("<") and not os.path.isfile(model):
         known = [*CATALOGUE, *registered()]
         raise ModelError(
             f"there is no robot and no model file {model!r}{did_you_mean(model, known)}; the robots are "
@@ -253,7 +253,7 @@ def _rig(rig: SensorRig | str | os.PathLike[str]) -> SensorRig:
 
 def _read(model: str | os.PathLike[str] | mujoco.MjSpec) -> tuple[str, dict[str, str], mujoco.MjSpec]:
     """Return a model as text, the files that it needs, and its spec: all that another machine needs to load it."""
-    if isinstance(model, str) and not model.lstrip().startswith("<") and not Path(model).is_file():
+    if isinstance(model, str) and not model.lstrip().startswith("<") and not os.path.isfile(model):
         known = [*CATALOGUE, *registered()]
         hint = did_you_mean(model, known)
         raise NameNotFoundError(
@@ -280,7 +280,7 @@ def _read(model: str | os.PathLike[str] | mujoco.MjSpec) -> tuple[str, dict[str,
                     files[file] = Path(spec.modelfiledir, folder, file)
     if not files and not fused and isinstance(model, str) and model.lstrip().startswith("<"):
         return model, {}, spec
-    missing = [path for path in files.values() if not path.is_file()]
+    missing = [path for path in files.values() if not os.path.isfile(path)]
     if missing:
         raise ModelError(f"the model names the file {str(missing[0])!r}, which does not exist")
     assets = {name: base64.b64encode(path.read_bytes()).decode("ascii") for name, path in files.items()}
@@ -295,7 +295,7 @@ def _in_package(file: str, folder: Path) -> Path:
     inner = file.removeprefix(_PACKAGE).strip("/")
     places = [parent / inner for parent in folder.resolve().parents]
     for place in places:
-        if place.is_file():
+        if os.path.isfile(place):
             return place
     raise ModelError(f"the model names the file {file}, but no folder above {folder} contains {inner!r}")
 

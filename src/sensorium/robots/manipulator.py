@@ -13,6 +13,7 @@ import torch
 from pydantic import Field, field_validator
 
 from sensorium._arguments import as_array, checked, checked_number
+from sensorium._tensors import host_array
 from sensorium.errors import NameNotFoundError, OptionError, did_you_mean, shorten
 from sensorium.options import checked_integer
 from sensorium.pipeline.formula import key
@@ -193,7 +194,10 @@ class Manipulator(Robot):
     def _clipped(self, name: str, action: ArrayLike, rows: int, columns: slice) -> np.ndarray:
         """Validate the action of one or several move groups and return it within limits, (rows, n)."""
         n = columns.stop - columns.start
-        array = action.numpy(force=True) if isinstance(action, torch.Tensor) else as_array(action)
+        try:
+            array = action.numpy(force=True) if isinstance(action, torch.Tensor) else as_array(action)
+        except (TypeError, RuntimeError):
+            array = host_array(f"{self.name}.act: action of {name}", torch.as_tensor(action))
         if array.dtype.kind not in "fiu":
             raise OptionError(f"{self.name}.act: action of {name} must be numbers, got {action!r:.80}")
         if array.shape not in ((n,), (1, n), (rows, n)):
@@ -249,6 +253,8 @@ class Manipulator(Robot):
             rngs: one random generator per env.
         """
         rows, max_offset = self._rows(envs), checked_number("max_offset", max_offset, 0.0)
+        if isinstance(rngs, torch.Tensor):
+            raise OptionError(f"rngs must be one random generator of NumPy per env, got {rngs!r:.80}")
         for group in self.groups.values():
             if group.description.kind == "arm" and len(rngs):
                 generators = all(isinstance(each, np.random.Generator) for each in rngs)

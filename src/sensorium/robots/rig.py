@@ -167,7 +167,7 @@ class SensorRig(Options):
         from sensorium import yaml_files
 
         path = Path(file)
-        if not path.is_file():
+        if not os.path.isfile(path):
             raise OptionError(f"there is no rig file {os.fspath(file)!r}")
         try:
             values = yaml_files.load(path.read_text(encoding="utf-8"))

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from sensorium._arguments import as_array, checked_number
+from sensorium._tensors import plain_tensor
 from sensorium.errors import NameNotFoundError, NotBuiltError, OptionError, did_you_mean, shorten
 from sensorium.options import checked_integer
 from sensorium.robots import chain_kernels
@@ -190,8 +191,10 @@ class Robot(SceneRobot[RobotOptions]):
             if len(action) != 1:
                 raise OptionError(f"{self.name}.act: a mapping must have one move group, got {list(action)}")
             (action,) = action.values()
-        array = action if isinstance(action, torch.Tensor) else as_array(action)
-        if isinstance(array, np.ndarray) and array.dtype.kind not in "fiu":
+        if isinstance(action, torch.Tensor):
+            return plain_tensor(f"{self.name}.act: action", action)
+        array = as_array(action)
+        if array.dtype.kind not in "fiu":
             raise OptionError(f"{self.name}.act: action must be numbers, got {action!r}")
         return torch.as_tensor(array)
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 import numpy.typing as npt
 
-from sensorium._arguments import checked, checked_numbers
+from sensorium._arguments import checked, checked_numbers, is_masked
 from sensorium.errors import OptionError
 from sensorium.files import explain_errors, write_whole
 from sensorium.options import checked_integer
@@ -63,6 +63,8 @@ class OccupancyMap:
         free_threshold: float = 0.196,
         negate: bool = False,
     ) -> None:
+        if is_masked(cells):
+            raise OptionError(f"cells must not be masked; give {UNKNOWN} for unknown ones, got {cells!r:.80}")
         self.cells = np.array(cells, dtype=np.int8)
         if self.cells.ndim != 2 or self.cells.size == 0:
             raise OptionError(f"cells must have shape (rows, columns), got {self.cells.shape}")
@@ -70,15 +72,14 @@ class OccupancyMap:
             raise OptionError(f"cells must be {FREE} (free), {OCCUPIED} (occupied) or {UNKNOWN} (unknown)")
         if not math.isfinite(resolution) or resolution <= 0:
             raise OptionError(f"resolution must be > 0, got {resolution!r}")
-        if len(origin) != 3 or not np.isfinite(origin).all():
-            raise OptionError(f"origin must be x, y and yaw, got {origin!r}")
+        place = checked_numbers("origin: x, y and yaw", origin, (3,), finite=True)
         if not 0 <= free_threshold < occupied_threshold <= 1:
             raise OptionError(
                 "thresholds must satisfy 0 <= free_threshold < occupied_threshold <= 1, got "
                 f"free_threshold={free_threshold!r} with occupied_threshold={occupied_threshold!r}"
             )
         self.resolution = float(resolution)
-        self.origin = (float(origin[0]), float(origin[1]), float(origin[2]))
+        self.origin = (float(place[0]), float(place[1]), float(place[2]))
         self.occupied_threshold, self.free_threshold = float(occupied_threshold), float(free_threshold)
         self.negate = bool(negate)
 

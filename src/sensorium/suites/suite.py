@@ -9,7 +9,7 @@ import numpy as np
 from gymnasium import spaces
 from gymnasium.vector.utils import batch_space
 
-from sensorium._arguments import checked
+from sensorium._arguments import as_array, checked
 from sensorium.errors import DuplicateNameError, NameNotFoundError, OptionError, did_you_mean, shorten
 from sensorium.sensors import Sensor
 from sensorium.suites.observation import ObservationSensor, PipelineSensor, Reading, Stored
@@ -225,7 +225,8 @@ def _format(value: Reading) -> str:
         return "{" + ", ".join(f"{name!r}: {_format(each)}" for name, each in value.items()) + "}"
     if isinstance(value, tuple):
         return f"{len(value)} dicts"
-    return f"{getattr(value, 'dtype', type(value).__name__)} {getattr(value, 'shape', '')}"
+    shape = "" if getattr(value, "is_nested", False) else getattr(value, "shape", "")  # nested tensors have no shape
+    return f"{getattr(value, 'dtype', type(value).__name__)} {shape}"
 
 
 def pick_env(value: Any, env: int) -> Any:
@@ -238,7 +239,7 @@ def pick_env(value: Any, env: int) -> Any:
         return {name: pick_env(each, env) for name, each in value.items()}
     try:
         return value[env]
-    except (TypeError, IndexError, ValueError):
+    except (TypeError, IndexError, ValueError, RuntimeError):  # RuntimeError: tensors that cannot be indexed
         raise OptionError(f"pick_env: there is no env {env!r:.40} in {_format(value)}") from None
 
 
@@ -259,4 +260,5 @@ def flatten_reading(value: Reading) -> np.ndarray:
 def _columns(value: Reading) -> list[np.ndarray]:
     if isinstance(value, dict):
         return [part for name in sorted(value) for part in _columns(value[name])]
-    return [np.asarray(value, np.float32).reshape(len(value), -1)]
+    array = as_array(value)
+    return [np.asarray(array, np.float32).reshape(len(array), -1)]

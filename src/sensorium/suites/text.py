@@ -65,7 +65,7 @@ def encode(uuid: str, values: Sequence[dict[str, Any]], length: int | None) -> n
     Raises:
         OptionError: a dict is not JSON, or its text does not fit. Text is never truncated.
     """
-    if not isinstance(values, Iterable):
+    if not isinstance(values, Iterable) or getattr(values, "is_nested", False):
         raise OptionError(f"{uuid!r}: values must be a sequence of dicts, got {values!r:.80}")
     if length is not None:
         length = checked_integer(f"{uuid!r}: length", length, 1, 2**31 - 1)

@@ -132,7 +132,7 @@ class BatchedVecEnv(VecEnv):
         """Return the number of envs that indices select."""
         try:
             chosen = list(self._get_indices(indices))
-        except TypeError:
+        except (TypeError, RuntimeError):  # RuntimeError: a nested tensor
             raise OptionError(f"indices must be None, an integer or integers, got {indices!r:.80}") from None
         return len([checked_integer("indices", each, -self.num_envs, self.num_envs - 1) for each in chosen])
 

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from sensorium._arguments import checked
+from sensorium._arguments import checked, is_masked
+from sensorium._tensors import unusual_kind
 from sensorium.errors import TreeError
 from sensorium.tree.containers import Component
 
@@ -90,10 +91,10 @@ class Buffer(Component):
         held = self.value
         if self._get is not None:
             self.value = value  # raises
-        if isinstance(held, torch.Tensor | np.ndarray) and value is not None:
+        if isinstance(held, torch.Tensor | np.ndarray) and value is not None and not is_masked(value):
             with suppress(TypeError, ValueError, RuntimeError):  # not numbers: the check below says so
                 if isinstance(held, torch.Tensor):
-                    value = torch.as_tensor(value).to(held.dtype)
+                    value = torch.as_tensor(value).detach().to(held.dtype)
                 else:
                     value = np.asarray(value.cpu() if isinstance(value, torch.Tensor) else value).astype(held.dtype)
         problem = self.mismatch(value)
@@ -147,6 +148,9 @@ class Buffer(Component):
         if isinstance(held, torch.Tensor | np.ndarray):
             if not isinstance(value, torch.Tensor | np.ndarray):
                 return f"expected {_describe(held)}, got {type(value).__name__}"
+            problem = _unreadable(value)
+            if problem is not None:
+                return f"expected {_describe(held)}, got {problem}"
             if tuple(held.shape) != tuple(value.shape) or _dtype_name(held) != _dtype_name(value):
                 return f"expected {_describe(held)}, got {_describe(value)}"
             return None
@@ -165,9 +169,13 @@ class Buffer(Component):
         if value is None and self._get is not None:
             return  # the buffer had no value when it was saved
         if isinstance(held, torch.Tensor | np.ndarray) and value is not None:
+            problem = _unreadable(value)
+            if problem is not None:
+                raise TreeError(f"load: expected {_describe(held)}, got {problem}")
             try:
                 if isinstance(held, torch.Tensor):
-                    held.copy_(value if isinstance(value, torch.Tensor) else torch.from_numpy(np.asarray(value)))
+                    given = value.detach() if isinstance(value, torch.Tensor) else torch.from_numpy(np.asarray(value))
+                    held.copy_(given)
                 else:
                     held[...] = value.numpy(force=True) if isinstance(value, torch.Tensor) else value
             except (RuntimeError, TypeError, ValueError) as error:
@@ -216,6 +224,13 @@ def tag_set(name: str, tags: Iterable[str]) -> frozenset[str]:
 def _version(value: object) -> int:
     """Return the number of in-place changes of a tensor; 0 for other values, and in inference mode."""
     return value._version if isinstance(value, torch.Tensor) and not value.is_inference() else 0
+
+
+def _unreadable(value: object) -> str | None:
+    """Return what a value is that lacks numbers which an array or a tensor has: a masked array, a sparse tensor, ..."""
+    if is_masked(value):
+        return "an array with masked elements"
+    return unusual_kind(value) if isinstance(value, torch.Tensor) else None
 
 
 def _describe(value: object) -> str:

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from sensorium._arguments import is_masked
+from sensorium._tensors import plain_tensor
 from sensorium.errors import DuplicateNameError, NameNotFoundError, OptionError
 from sensorium.worlds.device import upload
 from sensorium.worlds.light_writer import LightWriter
@@ -232,10 +234,15 @@ class Appearance(Simulation):
             OptionError: its shape is wrong, or a number is out of range.
         """
         device = self.world.device
-        try:
-            tensor = torch.as_tensor(value if isinstance(value, torch.Tensor) else np.asarray(value, float))
-        except (TypeError, ValueError, OverflowError, RuntimeError) as error:  # RuntimeError: tensors with a gradient
-            raise OptionError(f"{call}: {name} must be numbers, got {value!r:.80}") from error
+        if isinstance(value, torch.Tensor):
+            tensor = plain_tensor(f"{call}: {name}", value)
+        else:
+            try:
+                tensor = torch.as_tensor(np.asarray(value, float))
+            except (TypeError, ValueError, OverflowError, RuntimeError) as error:
+                raise OptionError(f"{call}: {name} must be numbers, got {value!r:.80}") from error
+        if is_masked(value):
+            raise OptionError(f"{call}: {name} must be numbers, got {value!r:.80}")
         tensor = tensor.to(torch.float64)
         shape, is_number = tuple(tensor.shape), name in ("intensity", "specular")
         if is_number:

@@ -45,7 +45,7 @@ def load_spec(model: TileMap | mujoco.MjSpec | str | os.PathLike[str]) -> mujoco
             "URDF file or text, or a mujoco.MjSpec"
         )
     is_text = isinstance(model, str) and model.lstrip().startswith("<")
-    if not is_text and not Path(model).is_file():
+    if not is_text and not os.path.isfile(model):
         hint = did_you_mean(os.fspath(model), registered())
         raise ModelError(f"there is no model file {os.fspath(model)!r}{hint} (XML text must start with '<')")
     try:

@@ -193,7 +193,7 @@ def _assets(spec: mujoco.MjSpec) -> dict[str, str]:
             if not element.file or element.file in found:
                 continue
             path = Path(spec.modelfiledir or ".") / (folder or "") / element.file
-            if not path.is_file():
+            if not os.path.isfile(path):
                 raise ModelError(f"cannot save the scene: its model names the file {str(path)!r}, which does not exist")
             found[element.file] = path.read_bytes()
     return {name: base64.b64encode(data).decode("ascii") for name, data in found.items()}
@@ -215,7 +215,7 @@ def dependencies(file: str) -> tuple[Path, list[Path]]:
         raise ModelError(f"cannot read {file}: {error}") from error
     paths = list(dict.fromkeys([main, *(Path(os.path.normpath(main.parent / name)) for name in named)]))
     for path in paths:
-        if not path.is_file():
+        if not os.path.isfile(path):
             raise ModelError(f"cannot save the scene: {main.name} names the file {str(path)!r}, which does not exist")
     return Path(os.path.commonpath([path.parent for path in paths])), paths
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 import mujoco
-import numpy as np
 import torch
 
 from sensorium.errors import NameNotFoundError, NotBuiltError, OptionError, did_you_mean, shorten
 from sensorium.tree import Buffer, Module
-from sensorium.worlds.device import upload
 from sensorium.worlds.entity_buffers import check_buffer, restore_fixed
+from sensorium.worlds.entity_values import entity_values
 from sensorium.worlds.initial_pose import InitialPose, initial_key
 from sensorium.worlds.world import ArrayLike, Envs, World, env_index
 
@@ -338,7 +338,8 @@ class Entity(Module):
         """Return the columns of the named joints or actuators (default: all), on the world's device."""
         if wanted is None:
             return columns
-        asked = (wanted,) if isinstance(wanted, str) else tuple(wanted) if isinstance(wanted, Iterable) else (wanted,)
+        is_one = isinstance(wanted, str | torch.Tensor) or not isinstance(wanted, Iterable)
+        asked: tuple[Any, ...] = (wanted,) if is_one else tuple(wanted)
         for name in asked:
             if not isinstance(name, str):
                 raise OptionError(f"{self.name!r}: {kind}s must be names, got {name!r:.80}")
@@ -355,30 +356,7 @@ class Entity(Module):
         """Validate ``values`` and return them broadcast to (n envs, columns), on the world's device."""
         world = self._built()
         index = env_index(envs, world.n_envs, world.device)
-        rows = world.n_envs if index is None else len(index)
-        try:
-            array = values if isinstance(values, torch.Tensor) else np.asarray(values)
-        except (ValueError, TypeError, RuntimeError) as error:  # RuntimeError: tensors with a gradient
-            raise OptionError(f"{option} must be numbers in rows of equal length, got {values!r}") from error
-        if isinstance(array, np.ndarray) and array.dtype.kind not in "fiu":
-            raise OptionError(f"{option} must be numbers, got {values!r}")
-        tensor = torch.as_tensor(array)
-        if tensor.dtype == torch.bool or tensor.is_complex():
-            raise OptionError(f"{option} must be numbers, got {tensor.dtype}")
-        tensor = tensor.to(dtype=world.bind("qpos").dtype)
-        if world.device.type == "cpu":
-            tensor = tensor.cpu()
-        if tensor.shape not in ((), (columns,), (1, columns), (rows, columns)):
-            raise OptionError(
-                f"{option} must be a number or have shape ({columns},) or ({rows}, {columns}), "
-                f"got {tuple(tensor.shape)}"
-            )
-        # values in device tensors are not validated, since that would synchronise with the GPU
-        if tensor.device.type == "cpu" and not bool(torch.isfinite(tensor).all()):
-            raise OptionError(f"{option} must be finite, got NaN or infinity")
-        if option == "quat" and tensor.device.type == "cpu" and not bool((tensor.norm(dim=-1) > 1e-6).all()):
-            raise OptionError("quat must not be zero")
-        return upload(tensor, world.device).expand(rows, columns)
+        return entity_values(option, values, columns, world.n_envs if index is None else len(index), world)
 
     def _write(self, field: torch.Tensor, columns: torch.Tensor, values: torch.Tensor, envs: Envs) -> None:
         world = self._built()

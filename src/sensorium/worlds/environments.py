@@ -7,6 +7,7 @@ the choice is a model field that can differ per env: ``mat_texid``. Recordings k
 
 from __future__ import annotations
 
+import os
 import struct
 import zlib
 from collections.abc import Sequence
@@ -87,7 +88,7 @@ def read_radiance(file: str, option: str) -> np.ndarray:
     """
     import av
 
-    if not Path(file).is_file():
+    if not os.path.isfile(file):
         raise OptionError(f"{option} must be an existing file, got {file!r}")
     try:
         with av.open(file) as container:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import torch
 
+from sensorium._arguments import is_masked
+from sensorium._tensors import check_plain
 from sensorium.errors import OptionError
 from sensorium.worlds.world import ArrayLike
 
@@ -19,8 +21,11 @@ def episode_numbers(name: str, values: ArrayLike, n_envs: int) -> torch.Tensor:
     """
     allowed = f"{name} must be an integer in [0, {_MAX_EPISODE}], or one per env ({n_envs})"
     try:
-        tensor = torch.as_tensor(values)
+        tensor = torch.as_tensor(None if is_masked(values) else values)
+        check_plain(name, tensor)
     except (TypeError, ValueError, RuntimeError, OverflowError) as error:
+        if isinstance(error, OptionError):
+            raise
         raise OptionError(f"{allowed}; got {values!r}") from error
     is_whole = not tensor.numel() or not (
         tensor.is_floating_point() or tensor.is_complex() or tensor.dtype == torch.bool

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
+from sensorium._tensors import host_array
 from sensorium.worlds.world import env_ids
 
 
@@ -145,4 +146,4 @@ class _Changes:
 
 def _copy(value: object) -> object:
     """Copy an argument: arrays, tensors and lists may change after the call."""
-    return value.numpy(force=True).copy() if isinstance(value, torch.Tensor) else copy.deepcopy(value)
+    return host_array("argument", value).copy() if isinstance(value, torch.Tensor) else copy.deepcopy(value)

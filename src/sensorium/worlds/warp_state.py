@@ -8,6 +8,7 @@ import numpy as np
 import torch
 import warp as wp
 
+from sensorium._tensors import plain_tensor
 from sensorium.errors import OptionError
 from sensorium.worlds.device import upload
 from sensorium.worlds.model_fields import STATE
@@ -51,7 +52,7 @@ class WarpState:
     def _state_rows(self, state: torch.Tensor, envs: Envs) -> tuple[torch.Tensor, torch.Tensor | None]:
         """Return the checked values of a state, and the ids of its envs; None for all."""
         if isinstance(state, torch.Tensor) and not state.is_complex():
-            given = state.to(torch.float32)
+            given = plain_tensor("state", state).to(torch.float32)
         else:
             given = torch.from_numpy(real_states("state", state, None).astype(np.float32))
         index = env_index(envs, self.n_envs, self.device)

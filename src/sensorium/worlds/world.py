@@ -10,6 +10,8 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from sensorium._arguments import as_array, is_masked
+from sensorium._tensors import host_array
 from sensorium.errors import OptionError
 from sensorium.worlds.device import upload
 from sensorium.worlds.rays import RayBatch
@@ -252,6 +254,8 @@ def env_ids(envs: Envs, n_envs: int) -> np.ndarray | None:
         return None
     try:
         ids = np.atleast_1d(envs.numpy(force=True) if isinstance(envs, torch.Tensor) else np.asarray(envs))
+        if is_masked(envs):
+            raise ValueError("it has masked elements")
     except (TypeError, ValueError, RuntimeError) as error:  # of tensors: types and devices that NumPy cannot read
         raise OptionError(f"envs must be integer ids or a boolean mask, got {envs!r}") from error
     if ids.dtype == bool:
@@ -325,7 +329,9 @@ def real_states(name: str, states: object, shape: tuple[int, ...] | None) -> np.
         OptionError: they are not real numbers, or have another shape.
     """
     try:
-        values = np.asarray(states.numpy(force=True) if isinstance(states, torch.Tensor) else states)
+        values = host_array(name, states) if isinstance(states, torch.Tensor) else as_array(states)
+    except OptionError:
+        raise
     except (ValueError, TypeError, RuntimeError):  # ragged, or a dtype that NumPy does not have
         values = np.asarray(None)
     if values.dtype.kind not in "iuf":

@@ -13,9 +13,9 @@ from __future__ import annotations
 import copy
 import hashlib
 import importlib.util
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from types import ModuleType
 from typing import ClassVar
 
@@ -199,7 +199,7 @@ def _check_shared(options: dict[str, RaytracerCamera]) -> RaytracerCamera:
                     f"{name} must be the same for all path-traced cameras, got {getattr(one, name)!r} for {first!r} "
                     f"and {getattr(other, name)!r} for {uuid!r}"
                 )
-    if one.environment is not None and not Path(one.environment).is_file():
+    if one.environment is not None and not os.path.isfile(one.environment):
         raise OptionError(f"Camera(uuid={first!r}).environment must be an existing file, got {one.environment!r}")
     return one
 

@@ -14,6 +14,7 @@ from typing import Annotated
 import numpy as np
 from pydantic import BeforeValidator, Field, PlainSerializer, field_validator, model_validator
 
+from sensorium._arguments import as_array
 from sensorium.errors import did_you_mean
 from sensorium.options import Options
 from sensorium.sensors.field_of_view import check_names, focal_lengths
@@ -303,7 +304,10 @@ class PinholePattern(Pattern):
 def _nested(values: object) -> object:
     """Return an array as nested tuples, so that options can be compared and are immutable."""
     if hasattr(values, "tolist"):
-        values = values.tolist()
+        array = as_array(values)
+        if array.dtype.kind not in "fiu":
+            raise ValueError(f"must be numbers, got {values!r:.80}")
+        values = array.tolist()
     return tuple(_nested(value) for value in values) if isinstance(values, list | tuple) else values
 
 

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from pydantic import BeforeValidator, Field, model_validator
 
+from sensorium._arguments import as_array
 from sensorium.pipeline import SensorGroup, Slots
 from sensorium.pipeline.imperfections import PerAxis
 from sensorium.pipeline.parameters import Write, as_numbers, broadcast, check
@@ -35,7 +36,7 @@ _MAX_FORCE = 2  # the contact sensor's "reduce": report the strongest contacts
 
 
 def _flatten(value: object) -> object:
-    array = np.asarray(value)
+    array = as_array(value)
     return tuple(array.ravel().tolist()) if array.ndim > 1 and array.dtype.kind in "fiu" else value
 
 

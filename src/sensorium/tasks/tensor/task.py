@@ -9,7 +9,8 @@ import numpy as np
 import torch
 from gymnasium import spaces
 
-from sensorium._arguments import checked
+from sensorium._arguments import checked, is_masked
+from sensorium._tensors import plain_tensor
 from sensorium.errors import DivergenceError, EpisodeOverError, OptionError
 from sensorium.robots import Robot, make
 from sensorium.tasks import task_cameras
@@ -193,9 +194,10 @@ class TensorTask(TensorHooks[ConfigT]):
 
     def _checked(self, action: torch.Tensor | np.ndarray) -> torch.Tensor:
         try:
-            values = torch.as_tensor(action)
+            values = torch.as_tensor(None if is_masked(action) else action)
         except (TypeError, ValueError, RuntimeError) as error:
             raise OptionError(f"action must be numbers, got {action!r:.80}") from error
+        values = plain_tensor("action", values)
         if values.shape != self.action.shape:
             raise OptionError(f"action must have shape {tuple(self.action.shape)}, got {tuple(values.shape)}")
         if not self.scene.world.is_gpu:

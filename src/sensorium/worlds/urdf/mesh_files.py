@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 
@@ -57,7 +58,7 @@ def mean_colour(mesh: Path, texture: str) -> tuple[float, ...] | None:
 
     try:
         path = mesh.parent / texture.removeprefix("file://")
-        if not path.is_file():  # reading a pipe would wait forever
+        if not os.path.isfile(path):  # reading a pipe would wait forever
             return None
         with Image.open(path) as image:
             red, green, blue = np.asarray(image.convert("RGB")).mean((0, 1)) / 255

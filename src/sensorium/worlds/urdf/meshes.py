@@ -61,7 +61,7 @@ class Meshes:
             return _cannot_use(shape, why, visual, problems)
         places = self._places(shape.file)
         try:
-            path = next((place for place in places if place.is_file()), None)
+            path = next((place for place in places if os.path.isfile(place)), None)
             content = None if path is None else path.read_bytes()
         except (OSError, ValueError) as error:
             problems.add(shape.node, f"mesh {shape.file!r} cannot be read: {error}")
