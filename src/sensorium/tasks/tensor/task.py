@@ -10,7 +10,7 @@ import torch
 from gymnasium import spaces
 
 from sensorium._arguments import checked, is_masked
-from sensorium._tensors import plain_tensor
+from sensorium._tensors import check_plain
 from sensorium.errors import DivergenceError, EpisodeOverError, OptionError
 from sensorium.robots import Robot, make
 from sensorium.tasks import task_cameras
@@ -185,27 +185,33 @@ class TensorTask(TensorHooks[ConfigT]):
 
         :attr:`reward`, :attr:`terminated` and :attr:`truncated` are overwritten too.
         """
-        self.action.copy_(self._checked(action))
+        self._take(action)
         try:
             (self._loop_with_final if self.keep_final else self._loop)()
         except DivergenceError as error:
             self.log.n_diverged += len(error.messages)
         return self._observations.values
 
-    def _checked(self, action: torch.Tensor | np.ndarray) -> torch.Tensor:
+    def _take(self, action: torch.Tensor | np.ndarray) -> None:
+        """Check an action and write it into :attr:`action`. Kinds of tensors are checked only if that fails."""
         try:
-            values = torch.as_tensor(None if is_masked(action) else action)
+            values = action if type(action) is torch.Tensor else torch.as_tensor(None if is_masked(action) else action)
         except (TypeError, ValueError, RuntimeError) as error:
             raise OptionError(f"action must be numbers, got {action!r:.80}") from error
-        values = plain_tensor("action", values)
-        if values.shape != self.action.shape:
-            raise OptionError(f"action must have shape {tuple(self.action.shape)}, got {tuple(values.shape)}")
-        if not self.scene.world.is_gpu:
-            if not bool(torch.isfinite(values).all()):
-                raise OptionError("action must be finite, got NaN or infinity")
-            if int(self.episode[0]) < 0:
-                raise EpisodeOverError("call reset() before the first step()")
-        return values
+        try:
+            if values.shape != self.action.shape:
+                raise OptionError(f"action must have shape {tuple(self.action.shape)}, got {tuple(values.shape)}")
+            if values.is_complex():
+                raise OptionError(f"action must be real numbers, got {values.dtype}")
+            if not self.scene.world.is_gpu:
+                if not bool(torch.isfinite(values).all()):
+                    raise OptionError("action must be finite, got NaN or infinity")
+                if int(self.episode[0]) < 0:
+                    raise EpisodeOverError("call reset() before the first step()")
+            self.action.copy_(values.detach() if values.requires_grad else values)
+        except RuntimeError:
+            check_plain("action", values)
+            raise
 
     def _start(self, mask: torch.Tensor) -> None:
         """Begin the episodes of envs; the world calls it in its reset."""
