@@ -209,7 +209,7 @@ class TensorTask(TensorHooks[ConfigT]):
                 if int(self.episode[0]) < 0:
                     raise EpisodeOverError("call reset() before the first step()")
             self.action.copy_(values.detach() if values.requires_grad else values)
-        except RuntimeError:
+        except (RuntimeError, ValueError):
             check_plain("action", values)
             raise
 
