@@ -1,14 +1,17 @@
-"""``GraphPPO``: rsl_rl's PPO with one CUDA graph per decision and one per minibatch.
+"""``GraphPPO``: rsl_rl's PPO with one CUDA graph per decision and one per minibatch, or on a CPU with two threads.
 
 rsl_rl launches each operation of an update by itself and reads several numbers from the device per minibatch. With
 small networks the GPU then waits for the host most of the time. Here a minibatch is captured once and replayed, and
-its learning rate is adapted on the device. What is decided and stored in a step is captured in the same way. The losses
-and the order of operations are those of rsl_rl 5.5.
+its learning rate is adapted on the device. What is decided and stored in a step is captured in the same way. On a CPU
+the critic learns on a thread of its own, beside the actor, which does not change the results. The losses are those of
+rsl_rl 5.5.
 """
 
 from __future__ import annotations
 
-import math
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +20,8 @@ from rsl_rl.algorithms import PPO
 from rsl_rl.models import MLPModel
 from torch import nn
 
+from sensorium.training import gaussian
+from sensorium.training.buffered_mlp import BufferedMLP
 from sensorium.training.image_model import ImageModel
 
 if TYPE_CHECKING:
@@ -25,7 +30,6 @@ if TYPE_CHECKING:
 
 _MIN_RATE, _MAX_RATE, _RATE_FACTOR = 1e-5, 1e-2, 1.5
 """Limits of the adapted learning rate, and the factor of one adaptation."""
-_LOG_ROOT_2_PI = 0.5 * math.log(2 * math.pi)
 
 
 class GraphPPO(PPO):  # type: ignore[misc]  # rsl_rl has no types
@@ -59,6 +63,12 @@ class GraphPPO(PPO):  # type: ignore[misc]  # rsl_rl has no types
             for layer in chain(self.actor.modules(), self.critic.modules()):
                 if isinstance(layer, nn.ELU):  # its input is the output of a linear layer, which nothing else needs
                     layer.inplace = True
+            networks = (self.actor.mlp, self.critic.mlp)  # torch reuses memory by itself on a GPU only
+            passes: list[Callable[[torch.Tensor], torch.Tensor]] = [
+                network if self._on_gpu else BufferedMLP(network) for network in networks
+            ]
+            self._actor, self._critic = passes
+        self._thread = None if self._on_gpu else ThreadPoolExecutor(1, "critic")
         self._data = self._rows = self._sums = torch.zeros(0)
         self._widths: list[int] = []
         self._images: dict[str, torch.Tensor] = {}
@@ -138,14 +148,16 @@ class GraphPPO(PPO):  # type: ignore[misc]  # rsl_rl has no types
         """
         if self._is_graph and not self._on_gpu:
             stored = self.storage
-            stored.values.copy_(self.critic(stored.observations.flatten(0, 1)).view_as(stored.values).detach())
+            known = MLPModel.get_latent(self.critic, stored.observations.flatten(0, 1))
+            parts = known.split(len(known) // self.num_mini_batches)
+            stored.values.copy_(torch.cat([self._critic(part) for part in parts]).view_as(stored.values).detach())
             stored.rewards.add_(stored.values * self._time_outs[..., None], alpha=self.gamma)
         super().compute_returns(obs)
 
     def _decide(self, seen: dict[str, torch.Tensor]) -> None:
         """Sample actions and write them to the storage, with their likelihoods, the values and what was seen."""
         stored, distribution = self.storage, self.actor.distribution
-        mean = self.actor.mlp(self.actor.get_latent(seen))
+        mean = self._actor(self.actor.get_latent(seen))
         distribution.update(mean)
         # as torch.normal(mean, std), which reads from the device whether std is positive
         self._action = torch.randn_like(mean).mul_(distribution.std).add_(mean).detach()
@@ -153,7 +165,7 @@ class GraphPPO(PPO):  # type: ignore[misc]  # rsl_rl has no types
         if self._on_gpu:
             self._value = self.critic(seen).detach()
             rows += [(stored.values, self._value)]
-        rows += [(stored.actions_log_prob, self._log_prob(mean, self._action)[0][:, None])]
+        rows += [(stored.actions_log_prob, gaussian.log_density(self._action, mean, self._std())[:, None])]
         rows += zip(stored.distribution_params, distribution.params, strict=True)
         rows += [(stored.observations[name], value) for name, value in seen.items()]
         for table, row in rows:
@@ -223,51 +235,55 @@ class GraphPPO(PPO):  # type: ignore[misc]  # rsl_rl has no types
     def _minibatch(self) -> None:
         rows = self._data.index_select(0, self._rows)
         seen, known, actions, *old, values, returns, advantages, old_log_prob = rows.split(self._widths, dim=1)
-        distribution = self.actor.distribution
-        if self._images:
-            images = {name: each.index_select(0, self._rows) for name, each in self._images.items()}
-            seen = self.actor.join(seen, images)
-        mean = self.actor.mlp(seen)
-        log_prob, entropy = self._log_prob(mean, actions)
-        estimates = self.critic.mlp(known)
-        with torch.no_grad():
-            self._adapt(self._divergence(mean, *old))
-        ratio = torch.exp(log_prob - old_log_prob[:, 0])
-        limited = ratio.clamp(1.0 - self.clip_param, 1.0 + self.clip_param)
-        surrogate = torch.max(-advantages[:, 0] * ratio, -advantages[:, 0] * limited).mean()
-        clipped = values + (estimates - values).clamp(-self.clip_param, self.clip_param)
-        value_loss = torch.max((estimates - returns).pow(2), (clipped - returns).pow(2)).mean()
-        loss = surrogate + self.value_loss_coef * value_loss - self.entropy_coef * entropy
         self.optimizer.zero_grad()
-        loss.backward()
-        for network in (self.actor, self.critic):
-            nn.utils.clip_grad_norm_(network.parameters(), self.max_grad_norm)
+        # the networks share nothing, so that on a CPU the critic learns beside the actor
+        learn_values = partial(self._learn_values, known, values, returns)
+        pending = None if self._thread is None else self._thread.submit(learn_values)
+        surrogate, entropy = self._learn_actions(seen, actions, old, advantages[:, 0], old_log_prob[:, 0])
+        value_loss = learn_values() if pending is None else pending.result()
         self.optimizer.step()
         with torch.no_grad():
             self._sums.add_(torch.stack((value_loss, surrogate, entropy)))
-            distribution.update(mean.detach())  # otherwise it would keep the gradients of this minibatch alive
+
+    def _learn_values(self, known: torch.Tensor, values: torch.Tensor, returns: torch.Tensor) -> torch.Tensor:
+        """Compute the gradients of the critic, and return its loss."""
+        estimates = self._critic(known)
+        clipped = values + (estimates - values).clamp(-self.clip_param, self.clip_param)
+        loss = torch.max((estimates - returns).pow(2), (clipped - returns).pow(2)).mean()
+        (self.value_loss_coef * loss).backward()
+        nn.utils.clip_grad_norm_(self.critic.parameters(), self.max_grad_norm)
+        return loss.detach()
+
+    def _learn_actions(
+        self,
+        seen: torch.Tensor,
+        actions: torch.Tensor,
+        old: list[torch.Tensor],
+        advantages: torch.Tensor,
+        old_log_prob: torch.Tensor,
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Compute the gradients of the actor and adapt the learning rate; return the surrogate and the entropy."""
+        if self._images:
+            images = {name: each.index_select(0, self._rows) for name, each in self._images.items()}
+            seen = self.actor.join(seen, images)
+        mean = self._actor(seen)
+        std, (old_mean, old_std) = self._std(), old
+        with torch.no_grad():
+            self._adapt(gaussian.divergence(mean, std, old_mean, old_std[0]))  # the same deviation in all rows
+        ratio = torch.exp(gaussian.log_density(actions, mean, std) - old_log_prob)
+        limited = ratio.clamp(1.0 - self.clip_param, 1.0 + self.clip_param)
+        surrogate = torch.max(-advantages * ratio, -advantages * limited).mean()
+        entropy = gaussian.entropy(std)
+        (surrogate - self.entropy_coef * entropy).backward()
+        nn.utils.clip_grad_norm_(self.actor.parameters(), self.max_grad_norm)
+        self.actor.distribution.update(mean.detach())  # otherwise it would keep the gradients of this minibatch alive
+        return surrogate.detach(), entropy.detach()
 
     def _std(self) -> torch.Tensor:
         """Return the standard deviation of the actions, (n,). It does not depend on what is observed."""
         distribution = self.actor.distribution
         std: torch.Tensor = distribution.std_param.clamp(*distribution.std_range)
         return std
-
-    def _log_prob(self, mean: torch.Tensor, actions: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return the logarithms of the probability densities of actions, (rows,), and the entropy.
-
-        rsl_rl computes logarithms of the standard deviation for each row, which takes a tenth of an update on a CPU.
-        """
-        std = self._std()
-        size, log_std = len(std), std.log().sum()
-        log_prob = ((actions - mean) / std).square().sum(dim=1) * -0.5 - (log_std + size * _LOG_ROOT_2_PI)
-        return log_prob, log_std + size * (0.5 + _LOG_ROOT_2_PI)
-
-    def _divergence(self, mean: torch.Tensor, old_mean: torch.Tensor, old_std: torch.Tensor) -> torch.Tensor:
-        """Return the mean Kullback-Leibler divergence of the policy from that which chose the actions."""
-        std, before = self._std(), old_std[0]  # the same in all rows
-        change = (old_mean - mean).square().mean(dim=0)
-        return (std.log() - before.log() + (before.square() + change) / (2 * std.square()) - 0.5).sum()
 
     def _adapt(self, divergence: torch.Tensor) -> None:
         """Adapt the learning rate to the change of the policy so far."""

@@ -79,7 +79,7 @@ class PPOOptions(Options):
     seed: int = Field(default=0, ge=0)
     """Seed of everything random."""
     threads: int = Field(default=1, ge=1)
-    """Threads of torch on the CPU."""
+    """Threads of torch for each operation on the CPU. The critic learns beside the actor, on a thread of its own."""
 
     def make_config(self) -> TensorTaskConfig:
         """Return the options of the task, without those that :meth:`make_task` sets.

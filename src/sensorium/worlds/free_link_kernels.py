@@ -10,7 +10,7 @@ import numpy as np
 
 from sensorium.jit import helper, inlined, kernel
 
-GYRO, MAGNETOMETER, ORIENTATION, UP, JOINT_POSITION, JOINT_VELOCITY = range(6)
+GYRO, MAGNETOMETER, ORIENTATION, UP = range(4)
 """Kinds of sensors of motion."""
 _U = np.uint64
 _ONE, _TWO, _THREE, _FOUR, _FIVE = (_U(n) for n in range(1, 6))
@@ -133,14 +133,6 @@ def _move(
             x, y, z = qvel[b, v], qvel[b, v + _ONE], qvel[b, v + _TWO]
             x, y, z = _mounted(x, y, z, m0, m1, m2, m3, m4, m5, m6, m7, m8)
             data[b, column], data[b, column + _ONE], data[b, column + _TWO] = x, y, z
-    elif kind == JOINT_POSITION:
-        for i in range(ids.shape[0]):
-            b = _U(ids[i])
-            data[b, column] = qpos[b, o]
-    elif kind == JOINT_VELOCITY:
-        for i in range(ids.shape[0]):
-            b = _U(ids[i])
-            data[b, column] = qvel[b, v]
     elif kind == UP:
         for i in range(ids.shape[0]):
             b = _U(ids[i])
@@ -166,6 +158,15 @@ def _move(
             data[b, column + _ONE] = w * q + x * p + y * n - z * r
             data[b, column + _TWO] = w * r - x * n + y * p + z * q
             data[b, column + _THREE] = w * n + x * r - y * q + z * p
+
+
+@inlined
+def _encode(read: np.ndarray, values: np.ndarray, ids: np.ndarray, data: np.ndarray) -> None:
+    """Copy elements of positions or velocities, env by env, since the rows of an env are far from those of another."""
+    for i in range(ids.shape[0]):
+        b = _U(ids[i])
+        for k in range(read.shape[0]):
+            data[b, _U(read[k, 1])] = values[b, _U(read[k, 0])]
 
 
 @inlined
@@ -199,6 +200,8 @@ def sense(
     felt_mounts: np.ndarray,
     moved: np.ndarray,
     moved_mounts: np.ndarray,
+    positions: np.ndarray,
+    velocities: np.ndarray,
     loads: np.ndarray,
     presses: np.ndarray,
     normals: np.ndarray,
@@ -216,9 +219,10 @@ def sense(
 
     Args:
         felt: number of the joint, its first element in ``qacc``, and first column of each accelerometer, (n, 3).
-        moved: kind, first elements of the sensed rotation or joint in ``qpos`` and ``qvel``, and first column of each
-            sensor of motion, (n, 4).
+        moved: kind, first elements of the sensed rotation in ``qpos`` and ``qvel``, and first column of each sensor of
+            motion, (n, 4).
         felt_mounts, moved_mounts: see above.
+        positions, velocities: element in ``qpos`` or ``qvel``, and column, of each encoder, (n, 2).
         loads: first element of the joint in ``qfrc``, and first column, of each sensor of contact forces, (n, 2).
         presses: the same of each sensor of normal forces, and its number of columns, (n, 3). The first column gets the
             sum of the normal forces, the others 0.
@@ -236,6 +240,8 @@ def sense(
         _feel(felt, felt_mounts, k, before, qacc, gravity, ids, data)
     for k in range(moved.shape[0]):
         _move(moved, moved_mounts, k, qpos, qvel, magnetic, ids, data)
+    _encode(positions, qpos, ids, data)
+    _encode(velocities, qvel, ids, data)
     for k in range(loads.shape[0]):
         _load(loads, k, qfrc, ids, data)
     for k in range(presses.shape[0]):

@@ -38,7 +38,7 @@ _TYPE, _OBJECT = mujoco.mjtSensor, mujoco.mjtObj
 _ACCELEROMETER, _CONTACT = int(_TYPE.mjSENS_ACCELEROMETER), int(_TYPE.mjSENS_CONTACT)
 _UP = int(_TYPE.mjSENS_FRAMEZAXIS)
 _ENCODERS = [int(_TYPE.mjSENS_JOINTPOS), int(_TYPE.mjSENS_JOINTVEL)]
-_MOTIONS = [int(_TYPE.mjSENS_GYRO), int(_TYPE.mjSENS_MAGNETOMETER), int(_TYPE.mjSENS_FRAMEQUAT), _UP, *_ENCODERS]
+_MOTIONS = [int(_TYPE.mjSENS_GYRO), int(_TYPE.mjSENS_MAGNETOMETER), int(_TYPE.mjSENS_FRAMEQUAT), _UP]
 """Types of sensors, in the order of their numbers in the kernel."""
 _FORCE = 1 << int(mujoco.mjtConDataField.mjCONDATA_FORCE)  # the contact sensor's data
 _STRONGEST, _NET = 2, 3  # the contact sensor's "reduce": the strongest contacts, or all contacts as one
@@ -166,13 +166,16 @@ class FreeLinkSensors:
         self._joints = _table(model.jnt_qposadr[joints], model.jnt_dofadr[joints])
         self._before = np.zeros((batch.nsim, len(joints), 7))
         self._felt = _table(numbers, self._joints[numbers, 1], columns[felt]), _mounts(model, felt)
-        encoders = np.isin(model.sensor_type[motions], _ENCODERS)
-        joints, mounts = model.sensor_objid[motions], np.zeros((len(motions), 16))
-        joints[~encoders], mounts[~encoders] = _joints(model, motions[~encoders]), _mounts(model, motions[~encoders])
         kinds = np.asarray([_MOTIONS.index(kind) for kind in model.sensor_type[motions]], np.int64)
-        rotation = np.where(encoders, 0, 3)  # the first elements of a free joint are its translation
-        addresses = model.jnt_qposadr[joints] + rotation, model.jnt_dofadr[joints] + rotation
-        self._moved = _table(kinds, *addresses, columns[motions]), mounts
+        joints = _joints(model, motions)
+        rotations = model.jnt_qposadr[joints] + 3, model.jnt_dofadr[joints] + 3  # after the translation
+        self._moved = _table(kinds, *rotations, columns[motions]), _mounts(model, motions)
+        encoders = [sensors[types == kind] for kind in _ENCODERS]
+        addresses = model.jnt_qposadr, model.jnt_dofadr
+        self._encoded = [
+            _table(address[model.sensor_objid[kind]], columns[kind])
+            for kind, address in zip(encoders, addresses, strict=True)
+        ]
         self._loads = _table(model.body_dofadr[model.sensor_refid[forces]], columns[forces])
         dofs = model.body_dofadr[model.sensor_refid[pressed]]
         normals = [_pressed_normal(model, sensor) for sensor in pressed.tolist()]
@@ -219,7 +222,7 @@ class FreeLinkSensors:
 
     def fill_motions(self, ids: np.ndarray | None) -> None:
         """Write the sensors of positions and velocities of the envs ``ids`` (None: all), at the current state."""
-        if len(self._moved[0]):
+        if len(self._moved[0]) or any(map(len, self._encoded)):
             self._kernels.sense(*self._arguments(ids, motions_only=True))
 
     def _arguments(self, ids: np.ndarray | None, motions_only: bool = False) -> tuple[np.ndarray, ...]:
@@ -227,7 +230,7 @@ class FreeLinkSensors:
         if motions_only:
             felt, loads, presses = felt[:0], loads[:0], presses[:0]
         rows = self._all if ids is None else ids
-        tables = felt, mounts, *self._moved, loads, presses, self._normals
+        tables = felt, mounts, *self._moved, *self._encoded, loads, presses, self._normals
         return *tables, *self._arrays, self._gravity, self._magnetic, rows, self._data
 
 
