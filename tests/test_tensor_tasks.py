@@ -188,6 +188,31 @@ def test_observe_patterns():
     }
 
 
+def test_cameras_of_a_rig_are_not_flattened_into_the_observations():
+    """The depth of the sky is infinite, which made the actions of a policy NaN."""
+    task = slide()
+    task.reset()
+    assert {"front_left", "front_right"} < set(task.robot.rig.names)
+    assert [name for name in task.observation() if not name.startswith("privileged/")] == [
+        *("lidar", "imu", "odometry", "count")
+    ]
+    assert task.as_rsl_rl().get_observations()["critic"].isfinite().all()
+    for pattern in ("front_left", "front_left/depth", "front*"):
+        with pytest.raises(sn.OptionError, match=r"camera of 'robot'.*observe_cameras"):
+            slide(observe=("imu", pattern))
+
+
+def test_observations_that_are_not_finite_are_named():
+    class Undefined(Slide):
+        def observe(self):
+            return {"slope": torch.tensor([[0.0], [math.inf]])}
+
+    task = Undefined(TensorTaskConfig(robot="diffdrive", n_envs=2))
+    task.reset()
+    with pytest.raises(sn.OptionError, match=r"action must be finite.*'slope' in env 1"):
+        task.step(torch.full((2, 2), math.nan))
+
+
 # -- walk -------------------------------------------------------------------------------------------------------------
 
 

@@ -205,7 +205,9 @@ class TensorTask(TensorHooks[ConfigT]):
                 raise OptionError(f"action must be real numbers, got {values.dtype}")
             if not self.scene.world.is_gpu:
                 if not bool(torch.isfinite(values).all()):
-                    raise OptionError("action must be finite, got NaN or infinity")
+                    seen = self._observations.not_finite()
+                    cause = f": the last observation was not finite either, {seen}" if seen else ""
+                    raise OptionError(f"action must be finite, got NaN or infinity{cause}")
                 if int(self.episode[0]) < 0:
                     raise EpisodeOverError("call reset() before the first step()")
             self.action.copy_(values.detach() if values.requires_grad else values)
