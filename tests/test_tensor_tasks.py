@@ -11,6 +11,7 @@ from gl import needs_gl
 
 import sensorium as sn
 from sensorium.tasks.tensor import EpisodeDraws, TensorTask, TensorTaskConfig, rotations
+from sensorium.training.tensor_evaluation import run_actions
 
 QUIET = {"joints": 0.0, "speed": 0.0, "payload": (0, 0), "friction": (1, 1), "push": 0.0}
 QUIET |= {"stiffness": (1, 1), "damping": (1, 1), "strength": (1, 1)}
@@ -359,7 +360,7 @@ def test_an_env_that_diverges_is_truncated_and_begins_again():
     task = walk(2, randomize=QUIET)
     task.scene.world.bind("qvel")[1] = 1e12
     _, reward, terminated, truncated, _ = task.step(torch.zeros(2, 12))
-    assert truncated.tolist() == [False, True]
+    assert truncated.tolist() == task.diverged.tolist() == [False, True]
     assert not terminated.any()
     assert reward[1] == 0
     assert task.log.n_diverged == 1
@@ -367,6 +368,27 @@ def test_an_env_that_diverges_is_truncated_and_begins_again():
         observation, _, _, truncated, _ = task.step(torch.zeros(2, 12))
         assert not truncated.any()
         assert torch.isfinite(observation["privileged/velocity"]).all()
+        assert not task.diverged.any()
+
+
+def test_an_episode_that_diverges_is_no_success_in_an_evaluation_and_leaves_no_nan():
+    class Unstable(Slide):
+        def failures(self):
+            return {}
+
+        def act(self):
+            velocity = self.scene.world.bind("qvel")
+            velocity[1, 0] = torch.where(self.step_count[1] == 2, 1e30, velocity[1, 0])
+
+        def metrics(self):
+            return {"drift": torch.where(self.scene.world.diverged != 0, math.nan, 0.5)}
+
+    task = Unstable(TensorTaskConfig(robot="diffdrive", n_envs=2, max_steps=5))
+    found = run_actions(task, lambda: torch.zeros(2, 2), 2)
+    assert found.lengths == (5, 3)
+    assert found.successes == (True, False)
+    assert math.isfinite(found.metrics["drift"])
+    assert math.isfinite(task.log.take()["drift"])
 
 
 def test_ground_truth_for_the_actor():
