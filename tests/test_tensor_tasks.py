@@ -182,6 +182,8 @@ def test_actions_are_checked():
 def test_observe_patterns():
     with pytest.raises(sn.errors.NameNotFoundError, match=r"'imu/gyro' matches no reading.*imu/ang_vel"):
         walk(observe=("imu/gyro",))
+    with pytest.raises(sn.errors.NameNotFoundError, match=r"'imu' matches no reading.*no sensors.*rig"):
+        walk(observe=("imu",), rig={"sensors": ()})
     assert set(walk(observe=("joints/positions",)).observation()) == {
         *("joints", "command", "last_action", "privileged/joints", "privileged/command", "privileged/last_action"),
         *(f"privileged/{name}" for name in ("velocity", "height", "torques", "payload", "friction")),

@@ -173,7 +173,8 @@ def select_readings(robot: Robot, patterns: Sequence[str]) -> list[tuple[str, st
                 "name a camera of the option cameras in observe_cameras, or remove the pattern"
             )
         if not found and not (pattern == "*" and not readings):
-            hint = did_you_mean(pattern, readings) or f"; the robot has {shorten(readings)}"
+            has = shorten(readings) if readings else "no sensors: give it some by the option rig"
+            hint = did_you_mean(pattern, readings) or f"; the robot has {has}"
             raise NameNotFoundError(f"observe: the pattern {pattern!r} matches no reading of {robot.name!r}{hint}")
         chosen |= {key: readings[key] for key in found}
     return [each for key, each in readings.items() if key in chosen]
