@@ -311,3 +311,75 @@ def test_steps_of_a_walking_robot_end_with_the_state():
     truth = task.robot.rig["joints"].read_ground_truth().positions
     assert torch.equal(truth, world.bind("qpos")[:, 7:].float())
     task.close()
+
+
+def random_robots(rng):
+    """Return a model, and the names of the sensors that are computed without the engine.
+
+    It has one to three robots, most of them with a free base, attached at an offset and rotated. Each has a welded
+    link, joints with a reference and a spring, and sensors at all of its sites.
+    """
+    spec, kinds, objects = mujoco.MjSpec(), mujoco.mjtSensor, mujoco.mjtObj
+    spec.option.timestep, spec.option.integrator = 0.004, mujoco.mjtIntegrator(int(rng.choice([0, 2, 3])))
+    spec.option.gravity = rng.normal(size=3) * 5
+    spec.worldbody.add_geom(type=mujoco.mjtGeom.mjGEOM_PLANE, size=[0, 0, 1])
+    mocap = spec.worldbody.add_body(name="mocap", mocap=True, pos=[3, 3, 1], quat=rng.normal(size=4))
+    mocap.add_site(name="mocap_site", quat=rng.normal(size=4))
+    sites, free, joints = ["mocap_site"], list[str](), list[str]()
+    for number in range(int(rng.integers(1, 4))):
+        body = mujoco.MjSpec().worldbody.add_body(name="base", pos=rng.normal(size=3), quat=rng.normal(size=4))
+        root = body
+        if rng.random() < 0.8:
+            body.add_freejoint()
+            free.append(f"{number}/site")
+        else:
+            body.add_joint(type=mujoco.mjtJoint.mjJNT_SLIDE)
+        body.add_geom(type=mujoco.mjtGeom.mjGEOM_BOX, size=rng.uniform(0.05, 0.2, 3), pos=rng.normal(size=3) * 0.1)
+        body.add_site(name="site", pos=rng.normal(size=3) * 0.2, quat=rng.normal(size=4))
+        rider = body.add_body(name="rider", pos=rng.normal(size=3) * 0.1, quat=rng.normal(size=4))
+        rider.add_geom(size=[0.03] * 3)
+        rider.add_site(name="rider_site", quat=rng.normal(size=4))
+        sites += [f"{number}/site", f"{number}/rider_site"]
+        for k in range(int(rng.integers(0, 4))):
+            body = body.add_body(name=f"link{k}", pos=rng.normal(size=3) * 0.2, quat=rng.normal(size=4))
+            kind = mujoco.mjtJoint.mjJNT_HINGE if rng.random() < 0.6 else mujoco.mjtJoint.mjJNT_SLIDE
+            joint = body.add_joint(name=f"joint{k}", type=kind, axis=rng.normal(size=3), stiffness=rng.uniform(0, 5))
+            joint.ref, joint.springref = rng.normal(size=2)
+            body.add_geom(size=[0.05] * 3, pos=rng.normal(size=3) * 0.1)
+            body.add_site(name=f"site{k}", pos=rng.normal(size=3) * 0.1, quat=rng.normal(size=4))
+            sites.append(f"{number}/site{k}")
+            joints.append(f"{number}/joint{k}")
+        spec.worldbody.add_frame(pos=[1.5 * number, 0, 1], quat=rng.normal(size=4)).attach_body(root, f"{number}/", "")
+    own = []
+    for site in sites:
+        for number, kind in enumerate((kinds.mjSENS_GYRO, kinds.mjSENS_ACCELEROMETER, kinds.mjSENS_MAGNETOMETER)):
+            spec.add_sensor(name=f"{site} {number}", type=kind, objtype=objects.mjOBJ_SITE, objname=site)
+        for name, kind in (("quat", kinds.mjSENS_FRAMEQUAT), ("axis", kinds.mjSENS_FRAMEZAXIS)):
+            spec.add_sensor(name=f"{site} {name}", type=kind, objtype=objects.mjOBJ_SITE, objname=site)
+        for name, of in (("up", objects.mjOBJ_BODY), ("upwards", objects.mjOBJ_XBODY)):
+            up = spec.add_sensor(name=f"{site} {name}", type=kinds.mjSENS_FRAMEZAXIS, objtype=of, objname="world")
+            up.reftype, up.refname = objects.mjOBJ_SITE, site
+        own += [f"{site} {each}" for each in (0, 1, 2, "quat", "up", "upwards") if site in free]
+    for joint in joints:
+        for name, kind in (("pos", kinds.mjSENS_JOINTPOS), ("vel", kinds.mjSENS_JOINTVEL)):
+            cutoff = 0.3 if rng.random() < 0.2 else 0.0
+            objtype = objects.mjOBJ_JOINT
+            spec.add_sensor(name=f"{joint} {name}", type=kind, objtype=objtype, objname=joint, cutoff=cutoff)
+            own += [f"{joint} {name}"] if free and not cutoff else []
+    return spec.compile(), own
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_sensors_of_random_robots_agree_with_the_engine(seed):
+    rng = np.random.default_rng(seed)
+    m, own = random_robots(rng)
+    n_envs, substeps = ((3, 1), (9, 2))[seed % 2]
+    world = MujocoWorld(m, n_envs, substeps=substeps)
+    world.bind("qvel")[:] = torch.from_numpy(rng.normal(size=(n_envs, m.nv)) * 3)
+    world.forward()
+    engine = Engine(world)
+    for _ in range(15):
+        world.step()
+        expected = engine.step(substeps)
+        assert_close(world.bind("sensordata").numpy(), expected, 1e3 * (1 + np.abs(expected).max()))
+    assert {m.sensor(int(sensor)).name for sensor in free_link_sensors(m, True)} == set(own)

@@ -73,6 +73,36 @@ def test_updates_are_those_of_rsl_rl(task, task_options, eps, device, monkeypatc
         assert (new - old).abs().max() > 20 * atol
 
 
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("kinds", [{"fused": None, "capturable": False}, {"fused": True, "capturable": True}])
+def test_checkpoints_of_another_device_and_of_earlier_versions_can_be_continued(kinds, device):
+    options = PPOOptions(device=device, **{**SMALL, "task": "balance"})
+    env = options.make_task().as_rsl_rl()
+    first, second = (ppo_policy.make_ppo(options, env.get_observations(), env.num_actions) for _ in range(2))
+
+    def iterate(one):
+        observation = env.get_observations()
+        with torch.inference_mode():
+            for _ in range(options.horizon):
+                observation, reward, dones, extras = env.step(one.act(observation))
+                one.process_env_step(observation, reward, dones, extras)
+            one.compute_returns(observation)
+        one.update()
+
+    iterate(first)
+    saved = first.save()
+    state = saved["optimizer_state_dict"]
+    for values in state["state"].values():
+        values["step"] = values["step"].cpu()
+    state["param_groups"][0] |= kinds
+    second.load(saved, None, True)
+    assert state["param_groups"][0]["capturable"] == kinds["capturable"]
+    for _ in range(3):
+        iterate(second)
+    assert second.optimizer.param_groups[0]["fused"]
+    assert second.optimizer.param_groups[0]["capturable"] == (device == "cuda")
+
+
 @pytest.mark.parametrize("size", [(84, 84), (90, 91), (36, 47)])
 def test_the_first_convolution_is_that_of_torch(size):
     layer = torch.nn.Conv2d(3, 32, kernel_size=8, stride=4)

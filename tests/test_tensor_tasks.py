@@ -11,6 +11,7 @@ from gl import needs_gl
 
 import sensorium as sn
 from sensorium.tasks.tensor import EpisodeDraws, TensorTask, TensorTaskConfig, rotations
+from sensorium.training.tensor_evaluation import run_actions
 
 QUIET = {"joints": 0.0, "speed": 0.0, "payload": (0, 0), "friction": (1, 1), "push": 0.0}
 QUIET |= {"stiffness": (1, 1), "damping": (1, 1), "strength": (1, 1)}
@@ -181,11 +182,38 @@ def test_actions_are_checked():
 def test_observe_patterns():
     with pytest.raises(sn.errors.NameNotFoundError, match=r"'imu/gyro' matches no reading.*imu/ang_vel"):
         walk(observe=("imu/gyro",))
+    with pytest.raises(sn.errors.NameNotFoundError, match=r"'imu' matches no reading.*no sensors.*rig"):
+        walk(observe=("imu",), rig={"sensors": ()})
     assert set(walk(observe=("joints/positions",)).observation()) == {
         *("joints", "command", "last_action", "privileged/joints", "privileged/command", "privileged/last_action"),
         *(f"privileged/{name}" for name in ("velocity", "height", "torques", "payload", "friction")),
         *(f"privileged/{name}" for name in ("stiffness", "damping", "strength")),
     }
+
+
+def test_cameras_of_a_rig_are_not_flattened_into_the_observations():
+    """The depth of the sky is infinite, which made the actions of a policy NaN."""
+    task = slide()
+    task.reset()
+    assert {"front_left", "front_right"} < set(task.robot.rig.names)
+    assert [name for name in task.observation() if not name.startswith("privileged/")] == [
+        *("lidar", "imu", "odometry", "count")
+    ]
+    assert task.as_rsl_rl().get_observations()["critic"].isfinite().all()
+    for pattern in ("front_left", "front_left/depth", "front*"):
+        with pytest.raises(sn.OptionError, match=r"camera of 'robot'.*observe_cameras"):
+            slide(observe=("imu", pattern))
+
+
+def test_observations_that_are_not_finite_are_named():
+    class Undefined(Slide):
+        def observe(self):
+            return {"slope": torch.tensor([[0.0], [math.inf]])}
+
+    task = Undefined(TensorTaskConfig(robot="diffdrive", n_envs=2))
+    task.reset()
+    with pytest.raises(sn.OptionError, match=r"action must be finite.*'slope' in env 1"):
+        task.step(torch.full((2, 2), math.nan))
 
 
 # -- walk -------------------------------------------------------------------------------------------------------------
@@ -334,7 +362,7 @@ def test_an_env_that_diverges_is_truncated_and_begins_again():
     task = walk(2, randomize=QUIET)
     task.scene.world.bind("qvel")[1] = 1e12
     _, reward, terminated, truncated, _ = task.step(torch.zeros(2, 12))
-    assert truncated.tolist() == [False, True]
+    assert truncated.tolist() == task.diverged.tolist() == [False, True]
     assert not terminated.any()
     assert reward[1] == 0
     assert task.log.n_diverged == 1
@@ -342,6 +370,27 @@ def test_an_env_that_diverges_is_truncated_and_begins_again():
         observation, _, _, truncated, _ = task.step(torch.zeros(2, 12))
         assert not truncated.any()
         assert torch.isfinite(observation["privileged/velocity"]).all()
+        assert not task.diverged.any()
+
+
+def test_an_episode_that_diverges_is_no_success_in_an_evaluation_and_leaves_no_nan():
+    class Unstable(Slide):
+        def failures(self):
+            return {}
+
+        def act(self):
+            velocity = self.scene.world.bind("qvel")
+            velocity[1, 0] = torch.where(self.step_count[1] == 2, 1e30, velocity[1, 0])
+
+        def metrics(self):
+            return {"drift": torch.where(self.scene.world.diverged != 0, math.nan, 0.5)}
+
+    task = Unstable(TensorTaskConfig(robot="diffdrive", n_envs=2, max_steps=5))
+    found = run_actions(task, lambda: torch.zeros(2, 2), 2)
+    assert found.lengths == (5, 3)
+    assert found.successes == (True, False)
+    assert math.isfinite(found.metrics["drift"])
+    assert math.isfinite(task.log.take()["drift"])
 
 
 def test_ground_truth_for_the_actor():

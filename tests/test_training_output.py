@@ -10,6 +10,7 @@ import time
 import numpy as np
 import pytest
 
+import sensorium as sn
 from sensorium.cli import main
 from sensorium.errors import OptionError
 from sensorium.training import Evaluation, Progress, progress_lines
@@ -122,3 +123,26 @@ def test_curve_shows_returns_and_metrics():
     assert tracking.shape == (560, 700, 4)
     assert not np.array_equal(returns, drawn((), 3))
     assert drawn((), 1).shape == returns.shape
+
+
+def test_plots_of_constant_and_of_small_readings_keep_their_labels_in_the_image():
+    """A lidar that hits nothing reads 12 m; the magnetic field is 2e-5 T. Their ticks moved the first title out."""
+    from sensorium.training.play import _Plots
+
+    task = sn.tasks.make("balance", sn.robots.make("diffdrive"), n_envs=1, device="cpu", observe=("lidar", "imu"))
+    task.reset()
+    plots = _Plots(task)
+    for _ in range(5):
+        plots.add(task.step(np.zeros((1, 2), np.float32))[0])
+    plots.draw()
+    renderer = plots._canvas.get_renderer()
+    for axes in plots._axes:
+        low, high = axes.get_ylim()
+        values = np.concatenate([line.get_ydata() for line in axes.lines])
+        assert 0.5 * (high - low) <= np.ptp(values) or np.ptp(values) == 0
+        ticks = [text for text in axes.get_yticklabels() if low <= text.get_position()[1] <= high]
+        for text in (axes._left_title, axes.yaxis.get_offset_text(), *ticks):
+            box = text.get_window_extent(renderer)
+            inside = box.x0 >= 0 and box.y1 <= plots._canvas.figure.bbox.y1
+            assert inside or not text.get_text(), text
+    task.close()

@@ -145,8 +145,10 @@ class _Plots:
         self._lines = []
         for key, axes in zip(self._keys, self._axes, strict=False):
             title, names = _labels(task, *key, tuple(_parts(observation)[key].shape[1:]))
-            axes.set_title(title, fontsize=9, loc="left")
+            axes.set_title(title, fontsize=9, loc="left", y=1.0)  # otherwise ticks could move it out of the image
             axes.set_xlim(-_SECONDS, 0)
+            axes.set_ylim(-0.00015, 0.00015)  # the layout has room for the labels of these ticks, which are long
+            axes.yaxis.set_major_formatter("{x:.4g}")  # without a common offset or exponent
             axes.tick_params(labelsize=7)
             colours = [f"C{number}" for number in range(len(names))]
             self._lines.append(
@@ -173,7 +175,7 @@ class _Plots:
                 for kind, line in enumerate(pair):
                     line.set_data(times, values[:, kind, column])
             low, high = float(values.min()), float(values.max())
-            margin = 0.05 * (high - low) + 1e-3
+            margin = 0.05 * (high - low) or 0.05 * abs(high) or 1e-3
             axes.set_ylim(low - margin, high + margin)
         self._canvas.draw()
         return np.asarray(self._canvas.buffer_rgba())[:, :, :3].copy()

@@ -98,7 +98,12 @@ class GraphPPO(PPO):  # type: ignore[misc]  # rsl_rl has no types
         self._rate.fill_(value)
 
     def load(self, loaded_dict: dict[str, Any], load_cfg: dict[str, Any] | None, strict: bool) -> bool:
-        """Load what :meth:`save` returned; see rsl_rl."""
+        """Load what :meth:`save` returned, also on another device; see rsl_rl."""
+        if self._is_graph and "optimizer_state_dict" in loaded_dict:
+            state = loaded_dict["optimizer_state_dict"]
+            kinds = {"fused": True, "capturable": self._on_gpu}  # of this device, not of that which saved it
+            groups = [group | kinds for group in state["param_groups"]]
+            loaded_dict = loaded_dict | {"optimizer_state_dict": state | {"param_groups": groups}}
         result = bool(super().load(loaded_dict, load_cfg, strict))
         self._graph, self._decision, self._updates = None, None, 0  # the optimizer has other tensors now
         if self._is_graph and self._on_gpu:

@@ -101,7 +101,10 @@ def recipe(task: str, **changes: Any) -> TrainOptions:
     """
     if task not in RECIPES:
         hint = did_you_mean(task, RECIPES) or f"; there are {shorten(RECIPES)}"
-        raise NameNotFoundError(f"there is no recipe to train {task!r}{hint}; or make your own TrainOptions")
+        raise NameNotFoundError(
+            f"there is no recipe to train {task!r} by SAC{hint}; add one to sensorium.training.RECIPES, or make "
+            "TrainOptions. PPO trains tensor tasks without one"
+        )
     default = RECIPES[task]()
     if "brain_options" in changes and "brain" not in changes:
         changes["brain_options"] = default.brain_options | changes["brain_options"]

@@ -36,7 +36,7 @@ def run_actions(
 
     Returns:
         The result. An episode succeeds if it lasts ``max_steps`` steps and, for a task with the metric "reached", if
-        the goal is reached at its end.
+        the goal is reached at its end. One whose physics diverged does not.
     """
     n = min(episodes, task.n_envs)
     difficulty = task.difficulty.clone()
@@ -56,7 +56,7 @@ def run_actions(
             for name, value in task.last_metrics().items():
                 sums[name] = sums.get(name, torch.zeros_like(returns)) + torch.where(running, value, 0.0)
             at_goal = task.last_metrics().get("reached")
-            succeeded |= running & task.truncated & (True if at_goal is None else at_goal > 0.5)
+            succeeded |= running & task.truncated & ~task.diverged & (True if at_goal is None else at_goal > 0.5)
             running &= ~(task.terminated | task.truncated)
             restart(task.terminated | task.truncated)
             on_step()

@@ -36,7 +36,8 @@ class TensorTaskConfig(Options):
     max_steps: int = Field(default=1000, ge=1, le=65_000)
     """Steps after which an episode is truncated."""
     observe: tuple[str, ...] = ("*",)
-    """Patterns of the robot's readings that the policy observes: ``"imu"``, ``"imu/ang_vel"``, ``"joints/*"``."""
+    """Patterns of the robot's readings that the policy observes: ``"imu"``, ``"imu/ang_vel"``, ``"joints/*"``.
+    Cameras of the robot are excluded; see ``observe_cameras``."""
     randomize_sensors: dict[str, tuple[float, float]] = {}
     """Ranges of parameters of the robot's sensors, drawn at the start of each episode. Noise, bias, resolution and
     deadband are drawn for each axis: ``{"imu.gyro_bias": (-0.05, 0.05), "joints.noise": (0.0, 0.02)}``. Delay and

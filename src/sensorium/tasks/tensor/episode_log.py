@@ -42,9 +42,9 @@ class EpisodeLog:
         """Add a step. Called in a captured function; the names are the same each time."""
         if not self._names:
             self._allocate(list(values), [*failures, "diverged"])
-        rows = torch.stack([*values.values(), reward])
+        rows = torch.where(diverged, 0.0, torch.stack([*values.values(), reward]))  # these values are not meaningful
         self._running.add_(rows)
-        new = torch.isnan(rows[:-1]) & (self._first_nan < 0) & ~diverged
+        new = torch.isnan(rows[:-1]) & (self._first_nan < 0)
         self._first_nan.copy_(torch.where(new, step_count, self._first_nan))
         length = step_count.float()
         each = torch.cat((self._running[:-1] / length, self._running[-1:], length[None], torch.ones_like(length)[None]))

@@ -13,6 +13,7 @@ import torch
 from sensorium.errors import NameNotFoundError, OptionError, did_you_mean, shorten
 from sensorium.robots import Robot
 from sensorium.suites.observation import PRIVILEGED
+from sensorium.tasks.rig_cameras import find_cameras
 from sensorium.tasks.tensor.outputs import divide
 
 Tensors: TypeAlias = "dict[str, torch.Tensor | dict[str, torch.Tensor]]"
@@ -119,6 +120,14 @@ class Observations:
             found[uuid] = dict(zip(names, pieces[parts], strict=True))
         return found
 
+    def not_finite(self) -> str:
+        """Return the name and an env of an observation of the actor that is not finite; "" if all are."""
+        for each in self.actor_parts:
+            bad = ~torch.isfinite(self.values[:, each.columns]).all(dim=1)
+            if bool(bad.any()):
+                return f"{f'{each.uuid}/{each.part}'.rstrip('/')!r} in env {int(bad.nonzero()[0])}"
+        return ""
+
     def _gather(self) -> tuple[list[_Row], list[_Row]]:
         """Return what the actor and what the critic observes."""
         own = self._own()
@@ -139,11 +148,15 @@ def _check_different(sensors: Sequence[str], values: Container[str]) -> None:
 def select_readings(robot: Robot, patterns: Sequence[str]) -> list[tuple[str, str, Callable[[bool], torch.Tensor]]]:
     """Return uuid, part and a function of whether to read ground truth, for each reading that a pattern matches.
 
+    Cameras are excluded: their images have hundreds of thousands of values, which need a network for images.
+
     Raises:
         NameNotFoundError: a pattern matches no reading.
+        OptionError: a pattern matches cameras only.
     """
     readings: dict[str, tuple[str, str, Callable[[bool], torch.Tensor]]] = {}
-    for uuid in robot.rig.names:
+    cameras = find_cameras(robot)
+    for uuid in (name for name in robot.rig.names if name not in cameras):
         sensor = robot.rig[uuid]
         reading = sensor.read()
         for part in getattr(reading, "_fields", ("",)):
@@ -153,8 +166,15 @@ def select_readings(robot: Robot, patterns: Sequence[str]) -> list[tuple[str, st
     chosen: dict[str, tuple[str, str, Callable[[bool], torch.Tensor]]] = {}
     for pattern in patterns:
         found = [key for key in readings if fnmatchcase(key, pattern) or fnmatchcase(key.split("/")[0], pattern)]
+        seen = [uuid for uuid in cameras if fnmatchcase(uuid, pattern.split("/")[0])]
+        if not found and seen and pattern != "*":
+            raise OptionError(
+                f"observe: {pattern!r} is a camera of {robot.name!r}, and a tensor task observes no images of a rig; "
+                "name a camera of the option cameras in observe_cameras, or remove the pattern"
+            )
         if not found and not (pattern == "*" and not readings):
-            hint = did_you_mean(pattern, readings) or f"; the robot has {shorten(readings)}"
+            has = shorten(readings) if readings else "no sensors: give it some by the option rig"
+            hint = did_you_mean(pattern, readings) or f"; the robot has {has}"
             raise NameNotFoundError(f"observe: the pattern {pattern!r} matches no reading of {robot.name!r}{hint}")
         chosen |= {key: readings[key] for key in found}
     return [each for key, each in readings.items() if key in chosen]

@@ -47,7 +47,8 @@ class TensorTask(TensorHooks[ConfigT]):
         single_observation_space: space of one env's observation.
         reward: (B,) float32, of the last step.
         terminated: (B,) bool, whether the last step ended the episode by a failure.
-        truncated: (B,) bool, whether the last step ended the episode by its length.
+        truncated: (B,) bool, whether the last step ended the episode by its length, or the physics diverged.
+        diverged: (B,) bool, whether the physics diverged in the last step. The reward of the step is 0.
         log: means over the episodes that ended.
         keep_final: whether each step keeps the last observation of episodes: for :meth:`final_actor`, and as
             ``info["final_obs"]`` of :meth:`step`. Default: whether an entity acts.
@@ -116,7 +117,7 @@ class TensorTask(TensorHooks[ConfigT]):
         self.terminated, self.truncated, self._ended = torch.zeros(3, self.n_envs, dtype=torch.bool, device=self.device)
         self.step_count, self.episode = torch.zeros(2, self.n_envs, dtype=torch.int64, device=self.device)
         self.episode.fill_(-1)
-        self.failed = torch.zeros_like(self.terminated)
+        self.failed, self.diverged = torch.zeros_like(self.terminated), torch.zeros_like(self.terminated)
         self._begins_anew = torch.ones((), dtype=torch.bool, device=self.device)
         self.difficulty = torch.full((self.n_envs,), 0.0 if self.config.curriculum else 1.0, device=self.device)
         self.reward = torch.zeros(self.n_envs, device=self.device)
@@ -205,7 +206,9 @@ class TensorTask(TensorHooks[ConfigT]):
                 raise OptionError(f"action must be real numbers, got {values.dtype}")
             if not self.scene.world.is_gpu:
                 if not bool(torch.isfinite(values).all()):
-                    raise OptionError("action must be finite, got NaN or infinity")
+                    seen = self._observations.not_finite()
+                    cause = f": the last observation was not finite either, {seen}" if seen else ""
+                    raise OptionError(f"action must be finite, got NaN or infinity{cause}")
                 if int(self.episode[0]) < 0:
                     raise EpisodeOverError("call reset() before the first step()")
             self.action.copy_(values.detach() if values.requires_grad else values)
@@ -224,7 +227,8 @@ class TensorTask(TensorHooks[ConfigT]):
     def _judge(self) -> None:
         """Compute rewards and ends of the step."""
         self.step_count.add_(1)
-        diverged = self.scene.world.diverged != 0
+        diverged = self.diverged
+        diverged.copy_(self.scene.world.diverged != 0)
         failures = self.failures()
         self.failed.zero_()
         for value in failures.values():
@@ -242,7 +246,7 @@ class TensorTask(TensorHooks[ConfigT]):
             with torch.inference_mode(False):
                 self._metrics = {name: torch.zeros_like(self.reward) for name in metrics}
         for name, value in metrics.items():
-            self._metrics[name].copy_(value)
+            self._metrics[name].copy_(torch.where(diverged, 0.0, value))
         self.log.add({**terms, **metrics}, failures, self.reward, self.step_count, self._ended, diverged)
         self.last_action.copy_(self.action)
 
@@ -266,9 +270,9 @@ class TensorTask(TensorHooks[ConfigT]):
 
         Readings of a step in which the physics diverged are not meaningful: those of the step before are kept.
         """
-        before, diverged = self._observations.values.clone(), self.scene.world.diverged != 0
+        before = self._observations.values.clone()
         self._observations.update()
-        self._final_values.copy_(torch.where(diverged[:, None], before, self._observations.values))
+        self._final_values.copy_(torch.where(self.diverged[:, None], before, self._observations.values))
         frame = self._observations.values[:, None, : self._observations.n_actor]
         self._final.copy_(torch.cat((frame, self._frames[:, :-1]), dim=1))
 
