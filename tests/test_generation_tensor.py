@@ -65,7 +65,7 @@ def test_actions_are_those_of_the_policy(walked):
     task = sn.tasks.make("walk", n_envs=1, max_steps=STEPS)
     policy = sn.training.load_policy(RUN, task)
     observation, _ = task.reset(numbers=[1])
-    home = task.scene.world.bind("ctrl")[0, task._columns].numpy()
+    home = task.scene.world.bind("ctrl")[0, task._columns].numpy().copy()
     for step in range(3):
         np.testing.assert_array_equal(episode["obs/extra/robot_imu/ang_vel"][step], observation["imu"]["ang_vel"][0])
         with torch.inference_mode():

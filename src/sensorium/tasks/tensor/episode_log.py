@@ -89,9 +89,10 @@ class EpisodeLog:
         bad = (self._first_nan >= 0).nonzero()
         if len(bad):
             term, env = bad[0].tolist()
+            more = f", and in {len(bad) - 1} more envs or terms" if len(bad) > 1 else ""
             raise SensoriumError(
                 f"the term {self._names[term]!r} of the reward was NaN in env {env} at step "
-                f"{int(self._first_nan[term, env])} of its episode, and in {len(bad) - 1} more envs or terms"
+                f"{int(self._first_nan[term, env])} of its episode{more}"
             )
 
     def clear(self) -> None:
