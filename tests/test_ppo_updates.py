@@ -1,5 +1,6 @@
 """``GraphPPO`` beside rsl_rl's own PPO, and a training on a GPU."""
 
+import gc
 from functools import partial
 
 import pytest
@@ -101,6 +102,22 @@ def test_checkpoints_of_another_device_and_of_earlier_versions_can_be_continued(
         iterate(second)
     assert second.optimizer.param_groups[0]["fused"]
     assert second.optimizer.param_groups[0]["capturable"] == (device == "cuda")
+
+
+def test_no_graph_of_a_minibatch_is_kept():
+    """Otherwise a capture of the next one on a GPU finds nodes of another stream, of which torch warns."""
+    options = PPOOptions(**SMALL)
+    env = options.make_task().as_rsl_rl()
+    observation = env.get_observations()
+    algorithm = ppo_policy.make_ppo(options, observation, env.num_actions)
+    with torch.inference_mode():
+        for _ in range(options.horizon):
+            algorithm.process_env_step(*env.step(algorithm.act(observation)))
+        algorithm.compute_returns(observation)
+    algorithm.update()
+    gc.collect()
+    kept = [each for each in gc.get_objects() if type(each) is torch.Tensor and each.grad_fn is not None]
+    assert kept == []
 
 
 @pytest.mark.parametrize("size", [(84, 84), (90, 91), (36, 47)])

@@ -281,7 +281,8 @@ class GraphPPO(PPO):  # type: ignore[misc]  # rsl_rl has no types
         entropy = gaussian.entropy(std)
         (surrogate - self.entropy_coef * entropy).backward()
         nn.utils.clip_grad_norm_(self.actor.parameters(), self.max_grad_norm)
-        self.actor.distribution.update(mean.detach())  # otherwise it would keep the gradients of this minibatch alive
+        with torch.no_grad():
+            self.actor.distribution.update(mean.detach())  # otherwise it would keep the graph of this minibatch alive
         return surrogate.detach(), entropy.detach()
 
     def _std(self) -> torch.Tensor:
