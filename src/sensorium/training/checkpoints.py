@@ -35,7 +35,8 @@ def save(folder: Path, steps: int, write: Callable[[Path], None]) -> Path:
     Returns:
         The folder of the checkpoint.
     """
-    folder.mkdir(parents=True, exist_ok=True)
+    with explain_errors(folder):
+        folder.mkdir(parents=True, exist_ok=True)
     for leftover in folder.glob(".[0-9]*-*"):  # left by a process that was killed while it wrote
         shutil.rmtree(leftover, ignore_errors=True)
     path = folder / f"{steps:012d}"

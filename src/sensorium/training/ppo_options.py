@@ -144,8 +144,10 @@ class PPOOptions(Options):
                 raise DatasetError(f"{folder / CONFIG} is not a training by PPO that this version can read")
             config.pop("sensorium")
             return cls(**config)
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             raise DatasetError(f"{folder} holds no training: {CONFIG} is missing") from None
+        except OSError as error:
+            raise DatasetError(f"cannot read {folder / CONFIG}: {error.strerror}") from None
         except (ValueError, KeyError, TypeError, AttributeError, ValidationError) as error:
             raise DatasetError(f"{folder / CONFIG} is damaged: {error}") from None
 

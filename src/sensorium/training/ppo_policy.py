@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from sensorium.errors import DatasetError, OptionError
-from sensorium.files import write_whole
+from sensorium.files import explain_errors, write_whole
 
 if TYPE_CHECKING:
     from rsl_rl.algorithms import PPO
@@ -84,7 +84,8 @@ def save_actor(actor: MLPModel, folder: Path) -> None:
     """Write ``policy.safetensors`` and ``policy.json``."""
     from safetensors.torch import save
 
-    folder.mkdir(parents=True, exist_ok=True)
+    with explain_errors(folder):
+        folder.mkdir(parents=True, exist_ok=True)
     tensors = {name: value.detach().cpu().contiguous() for name, value in actor.state_dict().items()}
     write_whole(folder / "policy.safetensors", save(tensors))
     header = {"format": _FORMAT, "version": 1, "observations": actor.obs_dim}
