@@ -123,7 +123,7 @@ def checked_path(name: str, value: str | os.PathLike[str]) -> None:
         return
     path = os.fspath(value)
     try:
-        sizes = [len(os.fsencode(part)) for part in Path(path).parts]
+        sizes = [len(part.encode()) for part in Path(path).parts]  # HDF5, FFmpeg, JSON and YAML need UTF-8
     except UnicodeEncodeError:
         raise OptionError(f"{name} must be a path of valid characters, got {path!r:.80}") from None
     if "\0" in path:
@@ -133,9 +133,7 @@ def checked_path(name: str, value: str | os.PathLike[str]) -> None:
             f"{name} must be a path of names of at most {_MAX_NAME} bytes, got one of {max(sizes)}: {path!r:.80}"
         )
     if sum(sizes) + len(sizes) > _MAX_PATH:
-        raise OptionError(
-            f"{name} must be a path of at most {_MAX_PATH} bytes, got {len(os.fsencode(path))}: {path!r:.80}"
-        )
+        raise OptionError(f"{name} must be a path of at most {_MAX_PATH} bytes, got {len(path.encode())}: {path!r:.80}")
 
 
 def checked_flag(name: str, value: object) -> bool:
