@@ -83,4 +83,5 @@ def make_files(suffixes: Collection[str]) -> None:
 
 def listing() -> dict[str, object]:
     """Return path -> content of everything below the working folder, to see what a call left behind."""
-    return {str(path): path.read_bytes() if path.is_file() else None for path in Path().rglob("*")}
+    found = (path for path in Path().rglob("*") if path.name != "MUJOCO_LOG.TXT")  # warnings of MuJoCo itself
+    return {str(path): path.read_bytes() if path.is_file() else None for path in found}

@@ -1,5 +1,6 @@
 """Wrong calls of objects that read files: the message names the argument, and a failed call changes nothing."""
 
+from os import PathLike
 from pathlib import Path
 
 import numpy as np
@@ -372,4 +373,45 @@ def test_a_file_without_suffix_is_no_model(folder):
     before = listing()
     with pytest.raises(sn.errors.ModelError, match=r"file is not a model: give an MJCF or URDF file"):
         sn.Scene().add_object("file")
-    assert listing() == before  # MuJoCo writes MUJOCO_LOG.TXT
+    assert listing() == before
+    assert not Path("MUJOCO_LOG.TXT").exists()
+
+
+# -- files and values of others ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "read",
+    [sn.CameraProfile.load, sn.robots.SensorRig.load, sn.presets.load, sn.tasks.load_cameras],
+)
+@pytest.mark.parametrize("text", ["[" * 20000, "a: " + "1" * 5000 + "\nb: [", "when: 2026-99-99"])
+def test_malformed_files_of_options_are_named(folder, read, text):
+    Path("options.yaml").write_text(text)
+    with pytest.raises(sn.SensoriumError, match=r"options\.yaml"):
+        read("options.yaml")
+
+
+@pytest.mark.parametrize("name", ["config.json", "dataset.json"])
+def test_deep_json_is_damaged(folder, name):
+    Path(name).write_text("[" * 100000)
+    calls = [sn.training.PPOOptions.load, sn.training.TrainOptions.load] if name == "config.json" else []
+    for call in (*calls, sn.datasets.open):
+        with pytest.raises(sn.DatasetError, match="nested too deeply"):
+            call(".")
+
+
+@pytest.mark.parametrize("value", ["text", object(), [[1], [2, 3]]])
+def test_sources_of_observations_return_numbers(value):
+    sensor = sn.suites.ArraySensor("height", lambda: value, (1,))
+    with pytest.raises(sn.OptionError, match="a source of observations must return numbers"):
+        sn.SensorSuite(2, [sensor]).read()
+
+
+@pytest.mark.parametrize("value", [b"bytes", 5])
+def test_paths_are_text(value):
+    class Odd(PathLike):
+        def __fspath__(self):
+            return value
+
+    with pytest.raises(sn.OptionError, match="read: path must be a path of text"):
+        sn.logs.read(Odd())

@@ -121,7 +121,12 @@ def checked_path(name: str, value: str | os.PathLike[str]) -> None:
     """Raise OptionError that names the argument if no file can have a path. XML text in place of a path is accepted."""
     if isinstance(value, str) and value.lstrip().startswith("<"):
         return
-    path = os.fspath(value)
+    try:
+        path = os.fspath(value)
+    except TypeError:
+        path = None  # type: ignore[assignment]
+    if not isinstance(path, str):
+        raise OptionError(f"{name} must be a path of text, got {value!r:.80}")
     try:
         sizes = [len(part.encode()) for part in Path(path).parts]  # HDF5, FFmpeg, JSON and YAML need UTF-8
     except UnicodeEncodeError:

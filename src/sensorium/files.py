@@ -349,13 +349,25 @@ def json_with_checksum(content: Mapping[str, Any]) -> bytes:
     return before + f"{zlib.crc32(text):08x}".encode() + after
 
 
+def load_json(data: str | bytes) -> Any:
+    """Return the data of a JSON text.
+
+    Raises:
+        ValueError: it is not JSON, or is nested deeper than Python reads.
+    """
+    try:
+        return json.loads(data)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+
+
 def parse_json(data: bytes) -> tuple[dict[str, Any], bool]:
     """Return the content of a JSON file without its checksum, and whether it had one.
 
     Raises:
         ValueError: the text is not a JSON object, or does not match its checksum.
     """
-    content = json.loads(data)
+    content = load_json(data)
     if not isinstance(content, dict):
         raise ValueError("it is not a JSON object")
     found = _CHECKSUM_AT_END.search(data)

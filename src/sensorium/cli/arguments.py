@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Any
 import tyro
 
 from sensorium.errors import DatasetError, OptionError, SensoriumError
-from sensorium.files import create, explain_errors, made_folder, temporary_path
+from sensorium.files import create, explain_errors, load_json, made_folder, temporary_path
 
 
 def default(text: str, metavar: str | None = None, aliases: tuple[str, ...] = ()) -> object:
@@ -51,7 +50,7 @@ def parse_pair(option: str, text: str) -> tuple[str, Any]:
     if not equals:
         raise OptionError(f"{option} takes name=value, got {text!r}")
     try:
-        return name, json.loads(value)
+        return name, load_json(value)
     except ValueError:
         return name, value
 

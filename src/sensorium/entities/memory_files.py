@@ -20,7 +20,7 @@ from sensorium.entities.experience_layout import ExperienceLayout
 from sensorium.entities.kernels import BASE, WRITTEN
 from sensorium.entities.rings import Rings
 from sensorium.errors import DatasetError
-from sensorium.files import explain_errors, lock_folder, made_folder, make_temporary_folder
+from sensorium.files import explain_errors, load_json, lock_folder, made_folder, make_temporary_folder
 
 HEADER = "memory.json"
 GENERATOR = "generator.npy"
@@ -141,7 +141,7 @@ class SavedMemory:
         if not (folder / HEADER).is_file():
             raise DatasetError(f"{folder} holds no saved memory: {HEADER} is missing")
         try:
-            header: dict[str, Any] = json.loads((folder / HEADER).read_text())
+            header: dict[str, Any] = load_json((folder / HEADER).read_text())
             if header["format"] != FORMAT:
                 raise DatasetError(f"{folder} has format {header['format']}; this version reads format {FORMAT}")
             self.layout = ExperienceLayout.from_json(header["layout"])

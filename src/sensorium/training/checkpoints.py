@@ -17,7 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from sensorium.errors import DatasetError
-from sensorium.files import explain_errors, inside, make_temporary_folder, sync, sync_tree
+from sensorium.files import explain_errors, inside, load_json, make_temporary_folder, sync, sync_tree
 
 _MANIFEST = "manifest.json"
 _N_KEPT = 2
@@ -83,7 +83,7 @@ def newest(folder: Path) -> Path | None:
 def _problem(path: Path) -> str | None:
     """Return what is wrong with a checkpoint, or None."""
     try:
-        manifest = json.loads((path / _MANIFEST).read_bytes())
+        manifest = load_json((path / _MANIFEST).read_bytes())
         for name, (size, checksum) in manifest.items():
             if _size_and_checksum(inside(path, name)) != (size, checksum):
                 return f"{name} has changed since it was written"
