@@ -183,8 +183,7 @@ def made_folder(folder: Path, file: Path | None = None) -> Iterator[None]:
     """Create a folder with its parents for a block. If the block raises, those of them that are empty are removed.
 
     Args:
-        folder: the folder.
-        file: what is to be written into it, for the message. Default: the folder.
+        folder, file: the folder, and what is to be written into it, for the message. Default: the folder.
 
     Raises:
         DatasetError: it cannot be created.

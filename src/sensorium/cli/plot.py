@@ -78,7 +78,7 @@ class Plot:
         if not 0 < self.seconds < float("inf"):
             raise sn.OptionError(f"--seconds must be finite and > 0, got {self.seconds}")
         if not self.seconds <= _MAX_STEPS * self.dt:
-            raise sn.OptionError(f"--seconds must be at most {_MAX_STEPS} steps of {self.dt} s, got {self.seconds}")
+            raise sn.OptionError(f"--seconds must be <= {_MAX_STEPS * self.dt:g}, got {self.seconds}")
         check_min("env", self.env, 0)
         if self.out.suffix.lower() not in (".png", ".pdf", ".svg", ".jpg"):
             raise sn.OptionError(f"--out must end in .png, .pdf, .svg or .jpg, got {str(self.out)!r}")
