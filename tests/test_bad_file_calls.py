@@ -415,3 +415,10 @@ def test_paths_are_text(value):
 
     with pytest.raises(sn.OptionError, match="read: path must be a path of text"):
         sn.logs.read(Odd())
+
+
+@pytest.mark.parametrize("text", ["no\0name", "\ud800"])
+def test_names_in_datasets_can_be_stored(topic, text):
+    for name in ("task", "robot"):
+        with pytest.raises(sn.OptionError, match=f"{name} must be text that HDF5 can store"):
+            sn.datasets.from_log(sn.logs.Log({"/imu": topic}), "logged", {"a": ("/imu", "b")}, 50.0, **{name: text})

@@ -68,6 +68,9 @@ def from_log(
     """
     folder = Path(out)
     check_free(folder)
+    for name, text in (("task", task), ("robot", robot)):
+        if "\0" in text or text != text.encode(errors="replace").decode():
+            raise OptionError(f"from_log: {name} must be text that HDF5 can store, got {text!r:.80}")
     if not fields:
         raise OptionError("fields must name at least one field of the log")
     chosen = {**fields, **({} if action is None else {"/action": action})}
