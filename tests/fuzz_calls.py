@@ -1,5 +1,6 @@
 """Wrong calls of the public API: every public callable with wrong types, None, NaN, empty, huge and negative values,
-tensors of unusual kinds, masked arrays and names that are too long.
+tensors of unusual kinds, masked arrays, names that are too long, and paths that cannot be used. A call that raises must
+leave the files of its folder as they were.
 
 ``script/fuzz`` makes all of them, tests/test_fuzz.py a seeded sample.
 """
@@ -15,7 +16,7 @@ import signal
 import tempfile
 import traceback
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,6 +24,7 @@ import numpy as np
 import torch
 from fuzz_good import OPTIONS, good_arguments
 from fuzz_objects import new_object, objects
+from fuzz_paths import listing, make_files, path_arguments, paths_for, suffixes_of
 
 import sensorium as sn
 from sensorium.options import Options
@@ -105,7 +107,7 @@ class WrongCall:
     """The argument; "*" if all required ones get the value, "*NAME" for an argument of any number, "**NAME" for a name
     that the signature does not have."""
     value: str
-    """Key of :data:`BAD`."""
+    """Key of :data:`BAD` or of ``fuzz_paths.paths_for(target)``."""
 
     def __str__(self) -> str:
         return f"{self.target}({self.parameter}={self.value})"
@@ -113,6 +115,10 @@ class WrongCall:
 
 class Timeout(BaseException):
     """A call took too long."""
+
+
+class LeftoverError(Exception):
+    """A call raised, and changed files."""
 
 
 def packages() -> list[str]:
@@ -205,6 +211,7 @@ def wrong_calls() -> list[WrongCall]:
             elif one.kind is inspect.Parameter.VAR_KEYWORD and not _is_options(function):
                 places |= dict.fromkeys(f"**{key}" for key in ("nonesuch", *OPTIONS.get(name, ())))
         calls += [WrongCall(name, place, value) for place in places for value in BAD]
+        calls += [WrongCall(name, place, path) for place in path_arguments(function) for path in paths_for(name)]
     return calls
 
 
@@ -226,35 +233,41 @@ def make(call: WrongCall) -> str | None:
     positional: list[object] = []
     named: dict[str, object] = {}
     others = {} if call.parameter == "*" else good().get(call.target, {})
+    paths = paths_for(call.target)
+    wrong = BAD[call.value] if call.value in BAD else paths[call.value]
     is_any_number = call.parameter.removeprefix("*") in parameters and call.parameter.startswith("*")
     for parameter in parameters.values():
         required = parameter.default is inspect.Parameter.empty and parameter.kind not in _ANY_NUMBER
         if parameter.kind is inspect.Parameter.VAR_POSITIONAL and call.parameter == f"*{parameter.name}":
-            positional.append(BAD[call.value])
+            positional.append(wrong)
         elif parameter.name == call.parameter or required:
-            value = BAD[call.value] if parameter.name == call.parameter else others.get(parameter.name, BAD[call.value])
+            value = wrong if parameter.name == call.parameter else others.get(parameter.name, wrong)
             before = parameter.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD and is_any_number
             if parameter.kind is inspect.Parameter.POSITIONAL_ONLY or before:  # those before "*NAME" have no names
                 positional.append(value)
             else:
                 named[parameter.name] = value
     if call.parameter.startswith("**"):
-        named[call.parameter.removeprefix("**")] = BAD[call.value]
-    return outcome(lambda: function(*positional, **named), parameters)
+        named[call.parameter.removeprefix("**")] = wrong
+    files = suffixes_of(call.target) if call.value in paths else ()
+    return outcome(lambda: function(*positional, **named), parameters, files)
 
 
-def outcome(call: Callable[[], object], parameters: Iterable[str] = ()) -> str | None:
+def outcome(call: Callable[[], object], parameters: Iterable[str] = (), suffixes: Collection[str] = ()) -> str | None:
     """Make a call in an empty folder; return why its outcome is not allowed, or None if it is.
 
     Args:
         call: the call.
         parameters: names of the arguments, one of which a TypeError must name to be allowed. Default: it is not.
+        suffixes: those of the files that are in the folder. Default: it is empty.
     """
     try:
-        with quiet(), _limit(SECONDS):
+        with quiet(), _limit(SECONDS), _unchanged(suffixes):
             call()
     except sn.SensoriumError:
         return None
+    except LeftoverError as error:
+        return str(error)
     except Timeout:
         return f"took more than {SECONDS} s"
     except (Exception, SystemExit) as error:
@@ -272,6 +285,22 @@ def _names_argument(error: TypeError, parameters: Iterable[str]) -> bool:
     frames = traceback.extract_tb(error.__traceback__)
     outside = len(frames) <= 1 or "sensorium" not in Path(frames[-1].filename).parts
     return any(word in text for word in own) and (not outside or len(frames) <= 1)
+
+
+@contextlib.contextmanager
+def _unchanged(suffixes: Collection[str]) -> Iterator[None]:
+    """Make files, and raise LeftoverError if an error of the block leaves others or changes them."""
+    if suffixes:
+        make_files(suffixes)
+    before = listing()
+    try:
+        yield
+    except sn.SensoriumError as error:
+        after = listing()
+        changed = [path for path in sorted({*before, *after}) if before.get(path, 0) != after.get(path, 0)]
+        if changed:
+            raise LeftoverError(f"changed files: {changed[:3]!r:.80}, and raised {str(error)[:100]!r}") from None
+        raise
 
 
 @contextlib.contextmanager

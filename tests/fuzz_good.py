@@ -161,6 +161,7 @@ def good_arguments(objects: dict[str, object]) -> dict[str, dict[str, object]]:
         "fit.SignalReference": {"time": times, "values": np.sin(times)},
         "fit.allan_deviation": {"values": np.random.default_rng(0).normal(size=400), "rate": 100.0},
         "fit.imu": {"log": rest},
+        "fit.report": {"twin": objects["twin"], "path": "report.html"},
         "fit.rest_segments": {"log": rest},
         "fit.channel": {"log": rest, "name": "gyro"},
         "fit.Estimate": {**estimate, "interval": (0.0, 0.2)},
@@ -185,6 +186,12 @@ def good_arguments(objects: dict[str, object]) -> dict[str, dict[str, object]]:
         "datasets.validate": {"folder": objects["dataset"].folder},
         "datasets.TorchDataset": {"folder": objects["dataset"].folder},
         "datasets.ShuffledSampler": {"data": objects["samples"]},
+        "datasets.from_log": {
+            "log": objects["log"],
+            "out": "logged",
+            "fields": {"turning": ("/imu", "angular_velocity")},
+            "rate": 50.0,
+        },
         "datasets.export": {"dataset": objects["dataset"].folder, "format": "robomimic", "out": "exported"},
         "training.load_policy": {"folder": WALK, "task": objects["walk"]},
         # suites

@@ -1,10 +1,13 @@
 """Wrong calls of objects that read files: the message names the argument, and a failed call changes nothing."""
 
+from os import PathLike
 from pathlib import Path
 
 import numpy as np
 import pytest
 from conftest import drop_scene
+from fuzz_paths import listing, make_files
+from gymnasium import spaces
 
 import sensorium as sn
 from sensorium.errors import IndexRangeError, NameNotFoundError
@@ -255,3 +258,167 @@ def test_long_text_is_no_path():
 def test_the_file_of_an_episode_has_its_number():
     with pytest.raises(sn.OptionError, match=r"must be episode_NUMBER, got 'data/other\.h5'"):
         sn.datasets.Episode(Path("data/other.h5"))
+
+
+# -- paths that cannot be written --------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A working folder with files, folders and FIFOs that are in the way."""
+    monkeypatch.chdir(tmp_path)
+    make_files((".html", ".mp4", ".onnx", ".png", ".yaml"))
+    return tmp_path
+
+
+@pytest.fixture(scope="module")
+def drawn():
+    """A built scene with a sensor that can be drawn."""
+    scene = drop_scene(height=0.3)
+    scene.add_sensor(sn.IMU(link="box", uuid="imu"))
+    scene.build(n_envs=1)
+    return scene
+
+
+def memory():
+    box = spaces.Box(-1, 1, (1,))
+    return sn.entities.Memory(spaces.Dict({"height": box}), box, 16, 1)
+
+
+WRITERS = {
+    ".png": {
+        "plot": lambda scene, path: scene.sensors["imu"].plot(path=path),
+        "snapshot": lambda scene, path: scene.snapshot(path=path, width=16, height=16),
+    },
+    ".html": {
+        "report": lambda scene, path: sn.fit.report(sn.fit.Twin("imu", {}), path),
+        "report without pictures": lambda scene, path: sn.fit.report(sn.fit.Twin("imu", {}), path, pictures=False),
+    },
+    ".yaml": {"twin": lambda scene, path: sn.fit.Twin("imu", {}).save(path)},
+    ".onnx": {"policy": lambda scene, path: sn.training.export_policy(WALK, path)},
+    "": {
+        "map": lambda scene, path: sn.scenarios.OccupancyMap(np.zeros((2, 2)), 0.1).save(path),
+        "memory": lambda scene, path: memory().save(path),
+        "recorder": lambda scene, path: sn.recording.Recorder(scene, path),
+        "log": lambda scene, path: sn.ros.McapRecorder(scene, path).step(),
+        "dataset": lambda scene, path: sn.generation.generate(GENERATED, path),
+        "training": lambda scene, path: sn.training.train(sn.training.recipe("balance"), path),
+    },
+}
+WALK = Path(__file__).parent / "data" / "walk"
+GENERATED = sn.generation.GenerateOptions(task="balance", policy="random", episodes=2, envs=2, options={"max_steps": 2})
+
+
+@pytest.mark.parametrize(("suffix", "name"), [(suffix, name) for suffix, named in WRITERS.items() for name in named])
+@pytest.mark.parametrize(
+    ("path", "words"),
+    [
+        ("file/name{}", "file"),
+        ("fifo/new/name{}", "fifo"),
+        ("/dev/full/name{}", "/dev/full"),
+        ("folder{}", "folder"),
+        ("fifo{}", "fifo"),
+        (f"new/{'x' * 240}{{}}", "choose a shorter name"),
+    ],
+)
+def test_paths_that_cannot_be_written_are_named(folder, drawn, suffix, name, path, words):
+    if not suffix and ("x" in path or (name in ("map", "log") and path == "folder{}")):
+        pytest.skip("the path can be used")
+    before = listing()
+    with pytest.raises(sn.SensoriumError, match=words):
+        WRITERS[suffix][name](drawn, path.format(suffix))
+    assert listing() == before
+
+
+@pytest.mark.parametrize("path", ["imu.nonesuch", "imu.pn", "new/imu.pgf", "imu.txt"])
+def test_unknown_formats_of_figures_are_named(folder, drawn, path):
+    before = listing()
+    with pytest.raises(sn.OptionError, match=rf"must end in \.png, \.jpg.*\.webp, got '{path}'"):
+        drawn.sensors["imu"].plot(path=path)
+    assert listing() == before
+
+
+def test_figures_are_written_in_the_format_of_their_suffix(folder, drawn):
+    for name, begin in (("a.PNG", b"\x89PNG"), ("new/b.pdf", b"%PDF"), ("c", b"\x89PNG"), ("d.jpg", b"\xff\xd8")):
+        drawn.sensors["imu"].plot(path=name)
+        assert Path(name).read_bytes().startswith(begin)
+
+
+def test_a_report_whose_pictures_cannot_be_written_leaves_nothing(folder):
+    Path("imu_figures").touch()
+    before = listing()
+    with pytest.raises(sn.DatasetError, match="imu_figures: File exists; a file is where a folder is needed"):
+        sn.fit.report(sn.fit.Twin("imu", {}), "imu.html")
+    assert listing() == before
+
+
+@pytest.mark.parametrize(
+    "read",
+    [sn.deploy.read_contract, sn.CameraProfile.load, sn.TileMap.from_xml, sn.logs.read, sn.presets.load],
+)
+def test_pipes_are_not_read(folder, read):
+    """Reading one would wait forever for a writer."""
+    with pytest.raises(sn.SensoriumError, match=r"fifo\.yaml"):
+        read("fifo.yaml")
+
+
+@pytest.mark.parametrize("path", ["file", "fifo", "file/name", "/dev/full/name", "folder"])
+def test_folders_without_a_training_say_so(folder, path):
+    for call in (sn.training.PPOOptions.load, sn.training.TrainOptions.load, sn.training.evaluate_ppo):
+        with pytest.raises(sn.DatasetError, match=f"{path} holds no training: config.json is missing"):
+            call(path)
+
+
+def test_a_file_without_suffix_is_no_model(folder):
+    before = listing()
+    with pytest.raises(sn.errors.ModelError, match=r"file is not a model: give an MJCF or URDF file"):
+        sn.Scene().add_object("file")
+    assert listing() == before
+    assert not Path("MUJOCO_LOG.TXT").exists()
+
+
+# -- files and values of others ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "read",
+    [sn.CameraProfile.load, sn.robots.SensorRig.load, sn.presets.load, sn.tasks.load_cameras],
+)
+@pytest.mark.parametrize("text", ["[" * 20000, "a: " + "1" * 5000 + "\nb: [", "when: 2026-99-99"])
+def test_malformed_files_of_options_are_named(folder, read, text):
+    Path("options.yaml").write_text(text)
+    with pytest.raises(sn.SensoriumError, match=r"options\.yaml"):
+        read("options.yaml")
+
+
+@pytest.mark.parametrize("name", ["config.json", "dataset.json"])
+def test_deep_json_is_damaged(folder, name):
+    Path(name).write_text("[" * 100000)
+    calls = [sn.training.PPOOptions.load, sn.training.TrainOptions.load] if name == "config.json" else []
+    for call in (*calls, sn.datasets.open):
+        with pytest.raises(sn.DatasetError, match="nested too deeply"):
+            call(".")
+
+
+@pytest.mark.parametrize("value", ["text", object(), [[1], [2, 3]]])
+def test_sources_of_observations_return_numbers(value):
+    sensor = sn.suites.ArraySensor("height", lambda: value, (1,))
+    with pytest.raises(sn.OptionError, match="a source of observations must return numbers"):
+        sn.SensorSuite(2, [sensor]).read()
+
+
+@pytest.mark.parametrize("value", [b"bytes", 5])
+def test_paths_are_text(value):
+    class Odd(PathLike):
+        def __fspath__(self):
+            return value
+
+    with pytest.raises(sn.OptionError, match="read: path must be a path of text"):
+        sn.logs.read(Odd())
+
+
+@pytest.mark.parametrize("text", ["no\0name", "\ud800"])
+def test_names_in_datasets_can_be_stored(topic, text):
+    for name in ("task", "robot"):
+        with pytest.raises(sn.OptionError, match=f"{name} must be text that HDF5 can store"):
+            sn.datasets.from_log(sn.logs.Log({"/imu": topic}), "logged", {"a": ("/imu", "b")}, 50.0, **{name: text})

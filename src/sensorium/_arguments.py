@@ -121,9 +121,14 @@ def checked_path(name: str, value: str | os.PathLike[str]) -> None:
     """Raise OptionError that names the argument if no file can have a path. XML text in place of a path is accepted."""
     if isinstance(value, str) and value.lstrip().startswith("<"):
         return
-    path = os.fspath(value)
     try:
-        sizes = [len(os.fsencode(part)) for part in Path(path).parts]
+        path = os.fspath(value)
+    except TypeError:
+        path = None  # type: ignore[assignment]
+    if not isinstance(path, str):
+        raise OptionError(f"{name} must be a path of text, got {value!r:.80}")
+    try:
+        sizes = [len(part.encode()) for part in Path(path).parts]  # HDF5, FFmpeg, JSON and YAML need UTF-8
     except UnicodeEncodeError:
         raise OptionError(f"{name} must be a path of valid characters, got {path!r:.80}") from None
     if "\0" in path:
@@ -133,9 +138,7 @@ def checked_path(name: str, value: str | os.PathLike[str]) -> None:
             f"{name} must be a path of names of at most {_MAX_NAME} bytes, got one of {max(sizes)}: {path!r:.80}"
         )
     if sum(sizes) + len(sizes) > _MAX_PATH:
-        raise OptionError(
-            f"{name} must be a path of at most {_MAX_PATH} bytes, got {len(os.fsencode(path))}: {path!r:.80}"
-        )
+        raise OptionError(f"{name} must be a path of at most {_MAX_PATH} bytes, got {len(path.encode())}: {path!r:.80}")
 
 
 def checked_flag(name: str, value: object) -> bool:

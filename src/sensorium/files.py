@@ -8,15 +8,15 @@ import json
 import os
 import platform
 import re
+import stat
 import sys
 import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
-from io import BytesIO
 from pathlib import Path, PurePosixPath
-from typing import Any, BinaryIO, Protocol
+from typing import Any, BinaryIO
 
 from sensorium import _system
 from sensorium.errors import DatasetError
@@ -30,6 +30,12 @@ _NO_CHECKSUM = "00000000"
 _CHECKSUM_AT_END = re.compile(rb'"checksum": "([0-9a-f]{8})"\s*}\s*\Z')
 _TEMPORARY = re.compile(rf"(\.[0-9a-f]{{16}})?{re.escape(PART)}\Z")
 _DISK_FULL = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT)
+_FIXES = {
+    **dict.fromkeys((errno.EEXIST, errno.ENOTDIR), "; a file is where a folder is needed: choose another path"),
+    **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), "; choose a folder that you can write to"),
+    errno.ENAMETOOLONG: "; choose a shorter name, since those of temporary files are 22 characters longer",
+}
+"""Error of the system -> what to do, for the end of a message."""
 
 
 class DiskFullError(DatasetError):
@@ -63,7 +69,16 @@ def write_whole(path: Path, data: bytes) -> None:
 
 
 def create_locked(path: Path) -> tuple[BinaryIO, Path]:
-    """Create a temporary file that is locked until it is closed."""
+    """Create a temporary file that is locked until it is closed.
+
+    Args:
+        path: the file that is to be replaced by it.
+
+    Raises:
+        DatasetError: ``path`` is not a file.
+        OSError: the temporary file cannot be created.
+    """
+    check_replaceable(path)
     while True:
         part = temporary_path(path)
         file = create(part)
@@ -72,6 +87,21 @@ def create_locked(path: Path) -> tuple[BinaryIO, Path]:
             if part.exists():
                 return file, part
         file.close()  # another process removed it before it was locked
+
+
+def check_replaceable(path: Path) -> None:
+    """Check that a path is free, a file or a link: a rename would replace devices too, and root ``/dev/null``.
+
+    Raises:
+        DatasetError: it is a folder, a device, a FIFO or a socket.
+    """
+    try:
+        mode = path.lstat().st_mode
+    except OSError:  # such as a missing folder
+        return
+    if not (stat.S_ISREG(mode) or stat.S_ISLNK(mode)):
+        kind = "Is a directory" if stat.S_ISDIR(mode) else "it is a device, a FIFO or a socket"
+        raise DatasetError(f"cannot write {path}: {kind}; give the name of a file.")
 
 
 def temporary_path(path: Path) -> Path:
@@ -137,19 +167,38 @@ def create_descriptor(path: Path, append: bool = False, readable: bool = False) 
         return os.open(path, flags, 0o666)
 
 
-class SavesFigure(Protocol):
-    """A figure of Matplotlib."""
+def read_file(path: Path) -> bytes:
+    """Return the content of a file.
 
-    def savefig(self, fname: BytesIO, *, dpi: float, format: str | None) -> object:
-        """Write the figure."""
-        ...
+    Raises:
+        OSError: it cannot be read, or is a FIFO, a device or a socket, which may have no end.
+    """
+    if not stat.S_ISREG(mode := path.stat().st_mode) and not stat.S_ISDIR(mode):
+        raise OSError(errno.EINVAL, "it is a device, a FIFO or a socket, not a file", str(path))
+    return path.read_bytes()
 
 
-def write_figure(figure: SavesFigure, path: Path, dpi: float) -> None:
-    """Write a figure of Matplotlib atomically, in the format that the suffix of the path names (default: PNG)."""
-    data = BytesIO()
-    figure.savefig(data, dpi=dpi, format=path.suffix.removeprefix(".") or None)
-    write_whole(path, data.getvalue())
+@contextmanager
+def made_folder(folder: Path, file: Path | None = None) -> Iterator[None]:
+    """Create a folder with its parents for a block. If the block raises, those of them that are empty are removed.
+
+    Args:
+        folder, file: the folder, and what is to be written into it, for the message. Default: the folder.
+
+    Raises:
+        DatasetError: it cannot be created.
+    """
+    new: list[Path] = []
+    try:
+        with explain_errors(file or folder):
+            new = [each for each in (folder, *folder.parents) if not each.exists()]
+            folder.mkdir(parents=True, exist_ok=True)
+        yield
+    except BaseException:
+        for each in new:
+            with contextlib.suppress(OSError):  # not empty, or not created
+                each.rmdir()
+        raise
 
 
 def make_temporary_folder(parent: Path, prefix: str) -> Path:
@@ -244,7 +293,9 @@ def explain_errors(path: Path) -> Iterator[None]:
             raise DiskFullError(
                 f"cannot write {path}: {full}. Free some disk space; everything written before is complete."
             ) from error
-        raise DatasetError(f"cannot write {path}: {getattr(error, 'strerror', None) or error}.") from error
+        why = getattr(error, "strerror", None) or error
+        fix = _FIXES.get(getattr(error, "errno", None) or 0, "")
+        raise DatasetError(f"cannot write {path}: {why}{fix}.") from error
 
 
 def disk_full_message(error: BaseException) -> str | None:
@@ -297,13 +348,25 @@ def json_with_checksum(content: Mapping[str, Any]) -> bytes:
     return before + f"{zlib.crc32(text):08x}".encode() + after
 
 
+def load_json(data: str | bytes) -> Any:
+    """Return the data of a JSON text.
+
+    Raises:
+        ValueError: it is not JSON, or is nested deeper than Python reads.
+    """
+    try:
+        return json.loads(data)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+
+
 def parse_json(data: bytes) -> tuple[dict[str, Any], bool]:
     """Return the content of a JSON file without its checksum, and whether it had one.
 
     Raises:
         ValueError: the text is not a JSON object, or does not match its checksum.
     """
-    content = json.loads(data)
+    content = load_json(data)
     if not isinstance(content, dict):
         raise ValueError("it is not a JSON object")
     found = _CHECKSUM_AT_END.search(data)

@@ -34,7 +34,12 @@ def load(text: str) -> Any:
     Raises:
         yaml.YAMLError: the text is not valid YAML.
     """
-    return yaml.load(text, Loader)  # Loader is a SafeLoader
+    try:
+        return yaml.load(text, Loader)  # Loader is a SafeLoader
+    except RecursionError:
+        raise yaml.YAMLError("it is nested too deeply") from None
+    except ValueError as error:  # a date that does not exist, or a number of thousands of digits
+        raise yaml.YAMLError(str(error)) from error
 
 
 def read(path: Path) -> Any:
@@ -45,7 +50,10 @@ def read(path: Path) -> Any:
     """
     text = path.read_text(encoding="utf-8")
     if path.suffix == ".json":
-        return json.loads(text)
+        try:
+            return json.loads(text)
+        except RecursionError:
+            raise ValueError("it is nested too deeply") from None
     try:
         return load(text)
     except yaml.YAMLError as error:

@@ -7,12 +7,14 @@ fields. Modules of this package import what a command needs inside ``run()``, so
 from __future__ import annotations
 
 import inspect
+import io
 import os
 import signal
 import sys
 from collections.abc import Sequence
 from functools import reduce
 from operator import or_
+from pathlib import Path
 from typing import Annotated, Protocol, cast
 
 import tyro
@@ -93,6 +95,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     if arguments is None:  # a program of its own: its worker processes do not search the working folder either
         os.environ["PYTHONSAFEPATH"] = "1"
+        if isinstance(sys.stdout, io.TextIOWrapper):  # names of files may have characters that cannot be encoded
+            sys.stdout.reconfigure(errors="backslashreplace")
     given = list(sys.argv[1:] if arguments is None else arguments)
     if given == ["--version"]:
         print(__version__)
@@ -144,8 +148,19 @@ def _run(arguments: list[str], name: str, started: list[Command]) -> int:
     if unknown:
         return _report(f"sensorium {name}", _describe_unknown(unknown[0], command, name), USAGE)
     started.append(command)
+    _check_paths(command)
     _import_physics()
     return command.run()
+
+
+def _check_paths(command: Command) -> None:
+    """Raise OptionError for an option that is a path which no file can have."""
+    from sensorium._arguments import checked_path
+
+    for name, value in vars(command).items():
+        for path in value if isinstance(value, list | tuple) else (value,):
+            if isinstance(path, Path):
+                checked_path(name, path)
 
 
 def _import_physics() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,8 +9,8 @@ from typing import Any
 
 import tyro
 
-from sensorium.errors import OptionError, SensoriumError
-from sensorium.files import create, temporary_path
+from sensorium.errors import DatasetError, OptionError, SensoriumError
+from sensorium.files import create, explain_errors, load_json, made_folder, temporary_path
 
 
 def default(text: str, metavar: str | None = None, aliases: tuple[str, ...] = ()) -> object:
@@ -51,7 +50,7 @@ def parse_pair(option: str, text: str) -> tuple[str, Any]:
     if not equals:
         raise OptionError(f"{option} takes name=value, got {text!r}")
     try:
-        return name, json.loads(value)
+        return name, load_json(value)
     except ValueError:
         return name, value
 
@@ -87,8 +86,8 @@ def check_output(option: str, folder: Path | None) -> None:
         return
     trial = temporary_path(folder / "trial")
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        create(trial).close()
-        trial.unlink()
-    except OSError as error:
-        raise OptionError(f"{option}: cannot write to {folder}: {error.strerror}; choose another folder") from None
+        with made_folder(folder), explain_errors(folder):
+            create(trial).close()
+            trial.unlink()
+    except DatasetError as error:
+        raise OptionError(f"{option}: {error}") from None

@@ -59,8 +59,8 @@ class Doctor:
         if self.plots is not None and policy is None:
             raise sn.OptionError("plots need a policy, whose ranges of training they show")
         check_output("--plots", self.plots)
-        if self.json is not None and self.json.is_dir():
-            raise sn.OptionError(f"--json must be a file, and {self.json} is a folder; add a name")
+        if self.json is not None and self.json.exists() and not self.json.is_file():
+            raise sn.OptionError(f"--json must be a file, and {self.json} is a folder or a device; add a name")
         check_output("--json", None if self.json is None else self.json.parent)
         with bad_input():
             contract = None

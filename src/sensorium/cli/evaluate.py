@@ -48,13 +48,25 @@ class Evaluate:
         from sensorium.user_modules import import_modules
 
         import_modules(self.modules)
+        from sensorium.files import check_replaceable, made_folder, write_whole
+
+        check_min("episodes", self.episodes, 1)
+        if self.json is None:
+            self._print(self._evaluate())
+            return 0
+        check_replaceable(self.json)
+        with made_folder(self.json.parent, self.json):
+            result = self._evaluate()
+            self._print(result)
+            figures = {**result.summary(), "each": result.model_dump(mode="json")}
+            write_whole(self.json, json.dumps(figures, indent=2).encode() + b"\n")
+        return 0
+
+    def _print(self, result: Evaluation) -> None:
+        """Print the table of the figures."""
         from rich.console import Console
         from rich.table import Table
 
-        from sensorium.files import write_whole
-
-        check_min("episodes", self.episodes, 1)
-        result = self._evaluate()
         names = ("episodes", "return", "min", "max", "of the maximum", "success", *result.metrics)
         table = Table(*names, title=str(self.folder))
         fraction = "" if result.fraction is None else f"{result.fraction:.1%}"
@@ -62,11 +74,6 @@ class Evaluate:
         metrics = (f"{value:.3f}" for value in result.metrics.values())
         table.add_row(str(len(result.returns)), *returns, fraction, f"{result.success:.0%}", *metrics)
         Console(markup=False, emoji=False).print(table)  # names of users are no markup
-        if self.json is not None:
-            self.json.parent.mkdir(parents=True, exist_ok=True)
-            figures = {**result.summary(), "each": result.model_dump(mode="json")}
-            write_whole(self.json, json.dumps(figures, indent=2).encode() + b"\n")
-        return 0
 
     def _evaluate(self) -> Evaluation:
         from sensorium.training import TrainOptions, evaluate, evaluate_ppo

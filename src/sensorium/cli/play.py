@@ -77,7 +77,7 @@ class Play:
         from sensorium.datasets.image_formats import ImageEncoding
         from sensorium.datasets.video_streams import VideoStream
         from sensorium.errors import OptionError
-        from sensorium.files import remove_leftovers
+        from sensorium.files import made_folder, remove_leftovers
         from sensorium.training import PPOOptions, play
         from sensorium.training.play import steps_per_image
 
@@ -85,10 +85,10 @@ class Play:
             raise OptionError(f"--out must be a file that ends with .mp4, got {out}")
         dt = float(PPOOptions.load(self.folder).make_config().dt)
         between = steps_per_image(dt) * dt
-        out.parent.mkdir(parents=True, exist_ok=True)
         stream: VideoStream | None = None
         try:
-            with progress("images", max(1, round(seconds / between)), "images") as advance:
+            count = max(1, round(seconds / between))
+            with made_folder(out.parent, out), progress("images", count, "images") as advance:
                 for image in play(self.folder, seconds, self.which, self.seed):
                     if stream is None:
                         form = ImageEncoding.of_kind("rgb", *image.shape[:2])

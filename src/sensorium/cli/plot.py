@@ -32,6 +32,10 @@ _IN_THE_YARD: dict[str, dict[str, Any]] = {
 """Options class -> options that show something in the scene without a model, where the class has other defaults."""
 
 
+_MAX_STEPS = 10**9
+"""Steps that a plot can have."""
+
+
 @dataclass
 class Plot:
     """Plot the readings of a sensor beside ground truth.
@@ -73,6 +77,8 @@ class Plot:
 
         if not 0 < self.seconds < float("inf"):
             raise sn.OptionError(f"--seconds must be finite and > 0, got {self.seconds}")
+        if not self.seconds <= _MAX_STEPS * self.dt:
+            raise sn.OptionError(f"--seconds must be <= {_MAX_STEPS * self.dt:g}, got {self.seconds}")
         check_min("env", self.env, 0)
         if self.out.suffix.lower() not in (".png", ".pdf", ".svg", ".jpg"):
             raise sn.OptionError(f"--out must end in .png, .pdf, .svg or .jpg, got {str(self.out)!r}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from fractions import Fraction
@@ -29,7 +28,7 @@ from sensorium.errors import (
     did_you_mean,
     shorten,
 )
-from sensorium.files import inside
+from sensorium.files import inside, load_json
 from sensorium.suites import decode
 from sensorium.suites.observation import SensorDescription
 from sensorium.suites.purposes import Purpose, default_purpose
@@ -90,8 +89,8 @@ class Episode:
                 group = file[f"traj_{self.number}"]
                 self.attributes: dict[str, Any] = dict(group.attrs)
                 self.length = len(group["rewards"])
-                self.suite: dict[str, SuiteEntry] = json.loads(group["suite"][()])
-                self.scene: dict[str, Any] = json.loads(group["obs_scene"][()])
+                self.suite: dict[str, SuiteEntry] = load_json(group["suite"][()])
+                self.scene: dict[str, Any] = load_json(group["obs_scene"][()])
                 self.success = bool(group["success"][-1]) if self.length else False
         except Exception as error:  # h5py raises nearly anything for damaged metadata
             raise self._damaged(path, error) from None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,9 +12,11 @@ import numpy as np
 from sensorium._arguments import checked
 from sensorium.datasets.dataset import Dataset
 from sensorium.datasets.episode_writer import EpisodeWriter
+from sensorium.datasets.export.folder import check_free
 from sensorium.datasets.header import episode_name, write_header
 from sensorium.datasets.manifest import entry_of, write_manifest
 from sensorium.errors import DatasetError, OptionError
+from sensorium.files import made_folder
 from sensorium.logs import Log, resample
 from sensorium.ros.topics import IMAGE
 from sensorium.suites import ArraySensor, SensorSuite
@@ -66,8 +67,10 @@ def from_log(
         >>> sn.datasets.export("data/real", "lerobot", "data/real-lerobot")
     """
     folder = Path(out)
-    if folder.exists() and any(folder.iterdir()):
-        raise DatasetError(f"{folder} is not empty; choose another folder")
+    check_free(folder)
+    for name, text in (("task", task), ("robot", robot)):
+        if "\0" in text or text != text.encode(errors="replace").decode():
+            raise OptionError(f"from_log: {name} must be text that HDF5 can store, got {text!r:.80}")
     if not fields:
         raise OptionError("fields must name at least one field of the log")
     chosen = {**fields, **({} if action is None else {"/action": action})}
@@ -94,27 +97,21 @@ def from_log(
     ]
     suite = SensorSuite(1, sensors, owner="log")
     options = {"task": task, "robot": robot, "policy": "log", "seed": 0, "episodes": 1}
-    new = not folder.exists()
-    folder.mkdir(parents=True, exist_ok=True)
     scene = _LoggedTask(suite, 1, _Timing(1 / rate), _Actions(len(names), names), {"log": log.source, "start": time[0]})
     attributes: dict[str, str | float] = {"seed": 0, **{key: str(options[key]) for key in ("task", "robot", "policy")}}
     flag, done = np.zeros(1, bool), np.ones(1, bool)
-    writer: EpisodeWriter | None = None
-    try:
+    with made_folder(folder):
         writer = EpisodeWriter(folder, scene, [0], attributes)
-        writer.begin(suite.read())
-        for k in range(1, len(time)):
-            now.update({uuid: own[k : k + 1] for uuid, own in rows.items()})
-            last = k == len(time) - 1
-            writer.add(suite.read(), commands[k : k + 1], np.zeros(1), flag, done if last else flag, flag, done)
-        writer.close([folder])
-    except BaseException:
-        if writer is not None:
+        try:
+            writer.begin(suite.read())
+            for k in range(1, len(time)):
+                now.update({uuid: own[k : k + 1] for uuid, own in rows.items()})
+                last = k == len(time) - 1
+                writer.add(suite.read(), commands[k : k + 1], np.zeros(1), flag, done if last else flag, flag, done)
+            writer.close([folder])
+        except BaseException:
             writer.abort()
-        if new:
-            with suppress(OSError):
-                folder.rmdir()
-        raise
+            raise
     write_header(folder, options)
     write_manifest(folder, {episode_name(0): entry_of(folder, episode_name(0))})
     return Dataset(folder)

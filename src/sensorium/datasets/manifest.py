@@ -16,7 +16,16 @@ from typing import TypedDict
 from sensorium._system import BINARY
 from sensorium.datasets.header import read_header
 from sensorium.errors import DatasetError
-from sensorium.files import PART, explain_errors, file_checksum, inside, json_with_checksum, parse_json, write_whole
+from sensorium.files import (
+    PART,
+    explain_errors,
+    file_checksum,
+    inside,
+    json_with_checksum,
+    load_json,
+    parse_json,
+    write_whole,
+)
 
 MANIFEST = "manifest.json"
 """Sizes and checksums of the files of each episode."""
@@ -111,7 +120,7 @@ def read_journal(folder: Path) -> Manifest:
         for line in path.read_bytes().split(b"\n"):
             checksum, _, text = line.partition(b" ")
             if checksum == b"%08x" % zlib.crc32(text):
-                found |= _parse(json.loads(text))
+                found |= _parse(load_json(text))
     return found
 
 

@@ -58,6 +58,8 @@ def read_contract(path: str | Path) -> Contract:
         >>> [term.topic for term in read_contract("policy.onnx").observations]
     """
     path = Path(path)
+    if path.exists() and not (path.is_file() or path.is_dir()):  # reading a FIFO would wait forever
+        raise DatasetError(f"cannot read {path}: it is a device, a FIFO or a socket, not a file")
     try:
         network, metadata = split(path.read_bytes())
     except OSError as error:

@@ -28,7 +28,7 @@ from sensorium.doctor.surroundings import find_surroundings
 from sensorium.doctor.tables import read_any
 from sensorium.doctor.transforms import LinkMotions
 from sensorium.errors import OptionError, did_you_mean, shorten
-from sensorium.files import write_figure
+from sensorium.figure_files import write_figure
 from sensorium.logs import Log, TopicLog
 from sensorium.ros.sources import fields_of
 from sensorium.ros.topics import JOINT_STATE, ODOMETRY, POINT_CLOUD, RosField, ros_fields
@@ -75,7 +75,6 @@ class LogComparison:
         from sensorium.fit.figures import draw_motion
 
         out = Path(folder)
-        out.mkdir(parents=True, exist_ok=True)
         written = []
         for signal in self.signals:
             figure = draw_motion(signal.name, signal.motion, {signal.name: signal.unit})

@@ -9,7 +9,7 @@ import numpy as np
 from sensorium.deploy.contract import Contract
 from sensorium.doctor.signals import usable
 from sensorium.doctor.value_checks import trained_range
-from sensorium.files import write_figure
+from sensorium.figure_files import write_figure
 from sensorium.logs import Log
 
 
@@ -25,7 +25,6 @@ def plot_terms(log: Log, contract: Contract, folder: Path) -> list[Path]:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    folder.mkdir(parents=True, exist_ok=True)
     written = []
     for term in contract.observations:
         if term.source != "sensor" or term.topic not in log or term.seen is None:

@@ -16,6 +16,7 @@ from sensorium.entities.clusters import Clusters
 from sensorium.entities.experience_layout import ExperienceLayout
 from sensorium.entities.memory_files import GENERATOR, field_file
 from sensorium.errors import DatasetError
+from sensorium.files import load_json
 
 HEADER = "cluster_buffer.json"
 FORMAT = 1
@@ -81,7 +82,7 @@ class ClusterState:
         if not (folder / HEADER).is_file():
             raise DatasetError(f"{folder} holds no saved cluster buffer: {HEADER} is missing")
         try:
-            header: dict[str, Any] = json.loads((folder / HEADER).read_text())
+            header: dict[str, Any] = load_json((folder / HEADER).read_text())
             if header["format"] != FORMAT:
                 raise DatasetError(f"{folder} has format {header['format']}; this version reads format {FORMAT}")
             layout = ExperienceLayout.from_json(header["layout"])

@@ -20,7 +20,7 @@ from sensorium.entities.experience_layout import ExperienceLayout
 from sensorium.entities.kernels import BASE, WRITTEN
 from sensorium.entities.rings import Rings
 from sensorium.errors import DatasetError
-from sensorium.files import explain_errors, lock_folder, make_temporary_folder
+from sensorium.files import explain_errors, load_json, lock_folder, made_folder, make_temporary_folder
 
 HEADER = "memory.json"
 GENERATOR = "generator.npy"
@@ -49,8 +49,7 @@ def replace(folder: Path, header: str, write: Callable[[Path], None]) -> None:
     """
     if folder.exists() and not (folder / header).is_file() and (not folder.is_dir() or any(folder.iterdir())):
         raise DatasetError(f"{folder} holds something other than a saved memory; save to another folder")
-    with explain_errors(folder):
-        folder.parent.mkdir(parents=True, exist_ok=True)
+    with made_folder(folder.parent), explain_errors(folder):
         _remove_leftovers(folder)
         new = make_temporary_folder(folder.parent, f".{folder.name}-")
         with lock_folder(new):
@@ -142,7 +141,7 @@ class SavedMemory:
         if not (folder / HEADER).is_file():
             raise DatasetError(f"{folder} holds no saved memory: {HEADER} is missing")
         try:
-            header: dict[str, Any] = json.loads((folder / HEADER).read_text())
+            header: dict[str, Any] = load_json((folder / HEADER).read_text())
             if header["format"] != FORMAT:
                 raise DatasetError(f"{folder} has format {header['format']}; this version reads format {FORMAT}")
             self.layout = ExperienceLayout.from_json(header["layout"])

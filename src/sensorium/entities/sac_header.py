@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 from sensorium.errors import DatasetError
+from sensorium.files import load_json
 
 FORMAT = "sensorium-sac"
 _VERSIONS = (2, 3, 4)
@@ -22,7 +22,7 @@ def read_header(folder: Path) -> dict[str, Any]:
     if not path.is_file():
         raise DatasetError(f"{folder} holds no brain: brain.json is missing")
     try:
-        header = json.loads(path.read_bytes())
+        header = load_json(path.read_bytes())
     except (OSError, ValueError) as error:
         raise DatasetError(f"{path} cannot be read: {error}") from None
     required = ("options", "spaces", "observed", "updates")

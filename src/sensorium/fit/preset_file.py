@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sensorium.errors import OptionError
-from sensorium.files import explain_errors, package_versions, write_whole
+from sensorium.files import made_folder, package_versions, write_whole
 from sensorium.options import Options
 from sensorium.sensors.channels import short_forms
 
@@ -47,9 +47,9 @@ def save(twin: Twin, path: Path) -> Path:
     """
     if path.suffix not in (".yaml", ".yml"):
         raise OptionError(f"a preset file must end in .yaml, got {str(path)!r}")
-    with explain_errors(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-    write_whole(path, text_of(twin, path.name).encode())
+    data = text_of(twin, path.name).encode()
+    with made_folder(path.parent, path):
+        write_whole(path, data)
     return path
 
 

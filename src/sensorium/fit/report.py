@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import html
 import io
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,7 @@ from numpy.typing import ArrayLike
 
 from sensorium._arguments import checked
 from sensorium.errors import OptionError
-from sensorium.files import write_whole
+from sensorium.files import made_folder, write_whole
 from sensorium.fit import figures
 from sensorium.fit.estimate import Estimate, Twin
 from sensorium.fit.signal_validation import channels_of, unit_of
@@ -66,18 +67,14 @@ def report(twin: Twin, path: str | Path, validation: TwinValidation | None = Non
     if file.suffix not in (".html", ".pdf"):
         raise OptionError(f"a report must end in .html or .pdf, got {str(path)!r}")
     drawn = draw_all(twin, validation)
-    file.parent.mkdir(parents=True, exist_ok=True)
     images = {name: _png(figure) for name, figure in drawn.items()}
-    if file.suffix == ".html":
-        write_whole(file, page(twin, images, validation).encode())
-    else:
-        write_whole(file, _pdf(twin, drawn, validation))
+    data = page(twin, images, validation).encode() if file.suffix == ".html" else _pdf(twin, drawn, validation)
+    folder = file.with_name(f"{file.stem}_figures")
     written = [file]
-    if pictures:
-        folder = file.with_name(f"{file.stem}_figures")
-        folder.mkdir(exist_ok=True)
-        for name, data in images.items():
-            write_whole(folder / f"{name}.png", data)
+    with made_folder(file.parent, file), made_folder(folder) if pictures else nullcontext():
+        write_whole(file, data)
+        for name, image in images.items() if pictures else ():
+            write_whole(folder / f"{name}.png", image)
             written.append(folder / f"{name}.png")
     return written
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import time
 import warnings
@@ -24,7 +23,7 @@ from sensorium.datasets.manifest import (
     write_manifest,
 )
 from sensorium.errors import DatasetError, GenerationError
-from sensorium.files import PART, explain_errors, lock_folder, refuse_foreign_links, written_name
+from sensorium.files import PART, lock_folder, made_folder, refuse_foreign_links, written_name
 from sensorium.generation.ledger import Ledger, Runner, UnitJob, UnitResult, is_complete
 from sensorium.generation.options import SELECTION, GenerateOptions
 from sensorium.generation.unit import UnitMaker, check_options
@@ -94,7 +93,7 @@ def generate(
     """
     workers = checked_integer("workers", workers, 1, MAX_WORKERS)
     folder = Path(folder)
-    with _folder_of_its_own(folder), lock_folder(folder):
+    with made_folder(folder), lock_folder(folder):
         refuse_foreign_links(folder)
         version, start = _check_folder(folder, options), time.perf_counter()
         if version is None and (workers > 1 or cluster is not None):  # this process makes the task itself otherwise
@@ -152,21 +151,6 @@ def _runner(
             yield UnitResult(job.unit, maker.make(*job, progress))
 
     return run, maker.close
-
-
-@contextlib.contextmanager
-def _folder_of_its_own(folder: Path) -> Iterator[None]:
-    """Create a folder, and the folders that it is in. If the block raises, those of them that are empty are removed."""
-    with explain_errors(folder):
-        new = [each for each in (folder, *folder.parents) if not each.exists()]
-        folder.mkdir(parents=True, exist_ok=True)
-    try:
-        yield
-    except BaseException:
-        with contextlib.suppress(OSError):  # not empty
-            for each in new:
-                each.rmdir()
-        raise
 
 
 def _check_folder(folder: Path, options: GenerateOptions) -> int | None:

@@ -133,7 +133,8 @@ class UnitMaker:
                     note["error"] = errors[env]
                     warnings.warn(f"episode {number} is not written: {errors[env]}", stacklevel=2)
                 folder = self.folder / FAILED
-                folder.mkdir(parents=True, exist_ok=True)
+                with explain_errors(folder):
+                    folder.mkdir(parents=True, exist_ok=True)
                 write_whole(folder / f"{episode_name(number)}.json", json.dumps(note).encode())
 
     def close(self) -> None:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from sensorium.files import load_json
 from sensorium.recording.rows import from_json_value
 
 Event = dict[str, Any]
@@ -64,7 +65,7 @@ class Events:
         current: dict[str, Any] = {}
         for line in text.split(b"\n")[:-1]:
             try:
-                form = json.loads(line)
+                form = load_json(line)
                 row, events = int(form["row"]), form["events"]
                 changes = [event["values"] for event in events if "values" in event]
                 given = {name: from_json_value(value) for change in changes for name, value in change.items()}

@@ -18,7 +18,7 @@ import numpy as np
 
 from sensorium._arguments import checked
 from sensorium.errors import DatasetError, DivergenceError
-from sensorium.files import DiskFullError, package_versions
+from sensorium.files import DiskFullError, explain_errors, package_versions
 from sensorium.options import checked_integer
 from sensorium.recording.chunk import ChunkWriter
 from sensorium.recording.describe import save_scene
@@ -104,7 +104,8 @@ class Recorder:
         self._output = OutputFolder(out, overwrite)
         self.folder = self._output.folder
         try:
-            (self.folder / STATE).mkdir(parents=True)
+            with explain_errors(self.folder):
+                (self.folder / STATE).mkdir(parents=True)
             scene_form = save_scene(scene, self.folder)
             if occupancy_map is not None:
                 occupancy_map.save(self.folder / "occupancy_map")

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from sensorium._arguments import checked, checked_numbers, is_masked
 from sensorium.errors import OptionError
-from sensorium.files import explain_errors, write_whole
+from sensorium.files import made_folder, write_whole
 from sensorium.options import checked_integer
 from sensorium.scenarios.scanner import SceneScanner
 
@@ -159,14 +159,11 @@ class OccupancyMap:
         from PIL import Image
 
         path = Path(folder)
-        with explain_errors(path):
-            path.mkdir(parents=True, exist_ok=True)
         pixels = np.empty(self.cells.shape, np.uint8)
         for value, shade in zip((FREE, OCCUPIED, UNKNOWN), self._shades(), strict=True):
             pixels[self.cells == value] = shade
         picture = BytesIO()
         Image.fromarray(pixels).save(picture, "PNG")
-        write_whole(path / "map.png", picture.getvalue())
         values = {
             "image": "map.png",
             "mode": "trinary",
@@ -176,7 +173,9 @@ class OccupancyMap:
             "occupied_thresh": self.occupied_threshold,
             "free_thresh": self.free_threshold,
         }
-        write_whole(path / "map.yaml", yaml.safe_dump(values, sort_keys=False).encode())
+        with made_folder(path):
+            write_whole(path / "map.png", picture.getvalue())
+            write_whole(path / "map.yaml", yaml.safe_dump(values, sort_keys=False).encode())
 
     def _shades(self) -> tuple[int, int, int]:
         """Return the grey values of free, occupied and unknown cells: those of ROS if the thresholds allow them."""

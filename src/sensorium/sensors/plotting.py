@@ -11,7 +11,7 @@ import torch
 
 from sensorium._arguments import checked
 from sensorium.errors import OptionError
-from sensorium.files import write_figure
+from sensorium.figure_files import write_figure
 from sensorium.sensors.pictures import ImagePair, Picture
 
 if TYPE_CHECKING:
@@ -206,7 +206,6 @@ def draw_rows(rows: Sequence[FigureRow], path: str | Path | None) -> Figure:
 def finish_figure(figure: Figure, path: str | Path | None) -> Figure:
     """Save a figure if there is a path, and return it."""
     if path is not None:
-        Path(path).parent.mkdir(parents=True, exist_ok=True)
         write_figure(figure, Path(path), dpi=100)
     return figure
 

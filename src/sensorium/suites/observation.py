@@ -301,4 +301,7 @@ def _fields(reading: torch.Tensor | NamedTuple) -> dict[str, torch.Tensor] | tor
 def _copied(value: Arrays, dtype: np.dtype[Any]) -> Arrays:
     if isinstance(value, dict):
         return {name: _copied(each, dtype) for name, each in value.items()}
-    return np.array(value, dtype)
+    try:
+        return np.array(value, dtype)
+    except (TypeError, ValueError) as error:
+        raise OptionError(f"a source of observations must return numbers, got {value!r:.80}: {error}") from None

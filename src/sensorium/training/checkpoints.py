@@ -17,7 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from sensorium.errors import DatasetError
-from sensorium.files import explain_errors, inside, make_temporary_folder, sync, sync_tree
+from sensorium.files import explain_errors, inside, load_json, make_temporary_folder, sync, sync_tree
 
 _MANIFEST = "manifest.json"
 _N_KEPT = 2
@@ -35,7 +35,8 @@ def save(folder: Path, steps: int, write: Callable[[Path], None]) -> Path:
     Returns:
         The folder of the checkpoint.
     """
-    folder.mkdir(parents=True, exist_ok=True)
+    with explain_errors(folder):
+        folder.mkdir(parents=True, exist_ok=True)
     for leftover in folder.glob(".[0-9]*-*"):  # left by a process that was killed while it wrote
         shutil.rmtree(leftover, ignore_errors=True)
     path = folder / f"{steps:012d}"
@@ -82,7 +83,7 @@ def newest(folder: Path) -> Path | None:
 def _problem(path: Path) -> str | None:
     """Return what is wrong with a checkpoint, or None."""
     try:
-        manifest = json.loads((path / _MANIFEST).read_bytes())
+        manifest = load_json((path / _MANIFEST).read_bytes())
         for name, (size, checksum) in manifest.items():
             if _size_and_checksum(inside(path, name)) != (size, checksum):
                 return f"{name} has changed since it was written"

@@ -18,7 +18,7 @@ from sensorium.entities import Brain, ClusterOptions, LearningBrain, TrainableEn
 from sensorium.entities.brain import check_brain, with_device
 from sensorium.entities.device import usable_device
 from sensorium.errors import DatasetError, NameNotFoundError, OptionError, did_you_mean, shorten
-from sensorium.files import write_whole
+from sensorium.files import load_json, write_whole
 from sensorium.options import Options
 from sensorium.robots import SensorRig
 from sensorium.tasks import Task
@@ -197,7 +197,7 @@ class TrainOptions(Options):
             hint = did_you_mean(folder.name, siblings)
             raise DatasetError(f"{folder} holds no training: {CONFIG} is missing{hint}")
         try:
-            config = json.loads(path.read_bytes())
+            config = load_json(path.read_bytes())
             if config.pop("format") != _FORMAT or config.pop("version") != 1:
                 raise DatasetError(f"{path} is not a training that this version can read")
             config.pop("sensorium")

@@ -25,7 +25,7 @@ from sensorium.deploy.contract import VECTOR, ActionTerm, Contract, ObservationT
 from sensorium.entities import SACMLPBrain
 from sensorium.entities.nesting import flat_observation
 from sensorium.errors import OptionError, SensoriumError
-from sensorium.files import write_whole
+from sensorium.files import check_replaceable, made_folder, write_whole
 from sensorium.tasks import Task
 from sensorium.tasks.tensor import TensorTask
 from sensorium.training.evaluation import SEED, load_brain
@@ -73,11 +73,13 @@ def export_policy(folder: str | Path, out: str | Path | None = None, which: str 
     if path.suffix != ".onnx":
         raise OptionError(f"out must end in '.onnx', got {str(path)!r}")
     require_onnx()
+    check_replaceable(path)
+    check_replaceable(path.with_suffix(".json"))
     graph, contract = (_export_ppo if is_ppo(folder) else _export_sac)(folder, which)
     data, contract = with_contract(graph.to_bytes(), contract)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_whole(path.with_suffix(".json"), contract.to_json().encode())
-    write_whole(path, data)
+    with made_folder(path.parent, path):
+        write_whole(path.with_suffix(".json"), contract.to_json().encode())
+        write_whole(path, data)
     return contract
 
 

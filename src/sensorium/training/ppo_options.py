@@ -11,7 +11,7 @@ from pydantic import Field, ValidationError
 from sensorium import __version__, tasks
 from sensorium._arguments import checked
 from sensorium.errors import DatasetError, OptionError, did_you_mean
-from sensorium.files import write_whole
+from sensorium.files import load_json, write_whole
 from sensorium.options import Options
 from sensorium.tasks.catalogue import TENSOR_TASKS
 from sensorium.tasks.tensor import TensorTask, TensorTaskConfig
@@ -139,13 +139,15 @@ class PPOOptions(Options):
         """
         folder = Path(folder)
         try:
-            config = json.loads((folder / CONFIG).read_bytes())
+            config = load_json((folder / CONFIG).read_bytes())
             if config.pop("format") != _FORMAT or config.pop("version") != 1:
                 raise DatasetError(f"{folder / CONFIG} is not a training by PPO that this version can read")
             config.pop("sensorium")
             return cls(**config)
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             raise DatasetError(f"{folder} holds no training: {CONFIG} is missing") from None
+        except OSError as error:
+            raise DatasetError(f"cannot read {folder / CONFIG}: {error.strerror}") from None
         except (ValueError, KeyError, TypeError, AttributeError, ValidationError) as error:
             raise DatasetError(f"{folder / CONFIG} is damaged: {error}") from None
 
@@ -153,6 +155,6 @@ class PPOOptions(Options):
 def is_ppo(folder: Path) -> bool:
     """Return whether a folder holds a training by PPO."""
     try:
-        return bool(json.loads((folder / CONFIG).read_bytes())["format"] == _FORMAT)
+        return bool(load_json((folder / CONFIG).read_bytes())["format"] == _FORMAT)
     except (OSError, ValueError, KeyError, TypeError):
         return False

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from sensorium.errors import DatasetError, OptionError
-from sensorium.files import write_whole
+from sensorium.files import explain_errors, load_json, write_whole
 
 if TYPE_CHECKING:
     from rsl_rl.algorithms import PPO
@@ -84,7 +84,8 @@ def save_actor(actor: MLPModel, folder: Path) -> None:
     """Write ``policy.safetensors`` and ``policy.json``."""
     from safetensors.torch import save
 
-    folder.mkdir(parents=True, exist_ok=True)
+    with explain_errors(folder):
+        folder.mkdir(parents=True, exist_ok=True)
     tensors = {name: value.detach().cpu().contiguous() for name, value in actor.state_dict().items()}
     write_whole(folder / "policy.safetensors", save(tensors))
     header = {"format": _FORMAT, "version": 1, "observations": actor.obs_dim}
@@ -101,7 +102,7 @@ def load_actor(options: PPOOptions, folder: Path, observation: TensorDict, n_act
     from safetensors.torch import load_file
 
     try:
-        header = json.loads((folder / "policy.json").read_bytes())
+        header = load_json((folder / "policy.json").read_bytes())
         tensors = load_file(folder / "policy.safetensors")
     except (OSError, ValueError, SafetensorError) as error:
         raise DatasetError(f"cannot read the policy in {folder}: {error}") from None

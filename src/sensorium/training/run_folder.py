@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from sensorium.errors import DatasetError, OptionError, did_you_mean
-from sensorium.files import PART, lock_folder, refuse_foreign_links, written_name
+from sensorium.files import PART, lock_folder, made_folder, refuse_foreign_links, written_name
 from sensorium.options import Options
 from sensorium.training.options import CONFIG
 
@@ -46,16 +46,11 @@ def run_folder(
         if (folder / CONFIG).is_file():
             raise OptionError(f"{folder} holds a training already: resume it (--resume), or train in a new folder")
         raise OptionError(f"{folder} is not empty and holds no training; train in a new folder")
-    folder.mkdir(parents=True, exist_ok=True)
-    with lock_folder(folder):
+    with made_folder(folder), lock_folder(folder):
         refuse_foreign_links(folder)
         for part in folder.glob(f"*{PART}"):  # left by a process that was killed while it wrote
             part.unlink()
-        try:
-            yield
-        finally:
-            if not any(folder.iterdir()):
-                folder.rmdir()
+        yield
 
 
 def brain_folder(folder: Path, which: str) -> Path:

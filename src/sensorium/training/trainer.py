@@ -33,6 +33,7 @@ from sensorium._arguments import checked
 from sensorium.entities.memory_choice import load_memory, make_memory
 from sensorium.entities.nesting import flat_observation
 from sensorium.errors import OptionError
+from sensorium.files import explain_errors
 from sensorium.tasks import Task
 from sensorium.training import checkpoints
 from sensorium.training.curve import write_evaluations
@@ -228,7 +229,8 @@ class Trainer:
     def _save_brain(self, which: str) -> None:
         """Write the brain to the folder of :func:`brain_folder`."""
         folder = self.folder / which
-        folder.mkdir(exist_ok=True)
+        with explain_errors(folder):
+            folder.mkdir(exist_ok=True)
         self.brain.save(folder)
 
     def _write(self, folder: Path) -> None:

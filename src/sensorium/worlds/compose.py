@@ -48,14 +48,18 @@ def load_spec(model: TileMap | mujoco.MjSpec | str | os.PathLike[str]) -> mujoco
     if not is_text and not os.path.isfile(model):
         hint = did_you_mean(os.fspath(model), registered())
         raise ModelError(f"there is no model file {os.fspath(model)!r}{hint} (XML text must start with '<')")
+    if not is_text and not Path(model).suffix:  # MuJoCo would write a warning to MUJOCO_LOG.TXT
+        raise _no_model(model)
     try:
         return mujoco.MjSpec.from_string(model) if is_text else mujoco.MjSpec.from_file(os.fspath(model))
     except ValueError as error:
         if not is_text and Path(model).suffix not in (".xml", ".urdf"):  # MuJoCo names its missing decoder only
-            raise ModelError(
-                f"{os.fspath(model)} is not a model: give an MJCF or URDF file, whose name ends in .xml or .urdf"
-            ) from error
+            raise _no_model(model) from error
         raise ModelError(f"cannot read {'the XML text' if is_text else os.fspath(model)}: {error}") from error
+
+
+def _no_model(file: str | os.PathLike[str]) -> ModelError:
+    return ModelError(f"{os.fspath(file)} is not a model: give an MJCF or URDF file, whose name ends in .xml or .urdf")
 
 
 def load_whole(model: TileMap | mujoco.MjSpec | str | os.PathLike[str]) -> mujoco.MjSpec:

@@ -10,6 +10,7 @@ from xml.parsers import expat
 import numpy as np
 
 from sensorium.errors import ModelError, OptionError
+from sensorium.files import read_file
 
 _MAX_DEPTH = 64
 """Max nesting depth of elements; robots need six."""
@@ -148,7 +149,7 @@ def read_document(document: str | os.PathLike[str], what: str) -> tuple[str | by
         raise OptionError(f"a {what} must be a file or text, got {type(document).__name__}")
     path = Path(document)
     try:
-        return path.read_bytes(), os.fspath(path), path.resolve().parent
+        return read_file(path), os.fspath(path), path.resolve().parent
     except (OSError, ValueError) as error:
         raise ModelError(
             f"cannot read the {what} file {os.fspath(path)!r} (text must start with '<'): {error}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from contextlib import closing
+from io import BytesIO
 from pathlib import Path
 from typing import TypeAlias
 
@@ -11,6 +12,7 @@ import mujoco
 import numpy as np
 
 from sensorium.errors import NameNotFoundError, OptionError, did_you_mean, shorten
+from sensorium.files import made_folder, write_whole
 from sensorium.worlds.environments import environment_textures, show_environment
 from sensorium.worlds.model_fields import model_of_env
 from sensorium.worlds.opengl import make_context
@@ -36,11 +38,17 @@ def check_arguments(world: World, env: int, width: int, height: int, path: str |
 
 
 def save_image(image: np.ndarray, path: str | Path) -> None:
-    """Write an image (height, width, 3) uint8 to a file; its folder is created."""
+    """Write an image (height, width, 3) uint8 to a file; its folder is created.
+
+    Raises:
+        DatasetError: the file cannot be written.
+    """
     from matplotlib.image import imsave
 
-    Path(path).parent.mkdir(parents=True, exist_ok=True)
-    imsave(path, image)
+    file, data = Path(path), BytesIO()
+    imsave(data, image, format=file.suffix.lower().removeprefix("."))
+    with made_folder(file.parent, file):
+        write_whole(file, data.getvalue())
 
 
 def snapshot(world: World, env: int, painter: Painter, width: int, height: int, camera: CameraChoice) -> np.ndarray:

@@ -12,7 +12,7 @@ from pydantic import Field, model_validator
 from sensorium._arguments import checked
 from sensorium.cameras.imager.lens import Intrinsics, Margins, margins, rays
 from sensorium.errors import DatasetError, NameNotFoundError, OptionError, did_you_mean, shorten
-from sensorium.files import write_whole
+from sensorium.files import load_json, read_file, write_whole
 from sensorium.options import Options
 
 PROFILES = Path(__file__).parent / "profiles"
@@ -182,7 +182,7 @@ class CameraProfile(Options):
             OptionError: the file cannot be read, is not JSON, or has invalid options.
         """
         try:
-            values = json.loads(Path(path).read_text(encoding="utf-8"))
+            values = load_json(read_file(Path(path)).decode())
         except OSError as error:
             raise OptionError(f"camera profile {str(path)!r} cannot be read: {error.strerror}") from None
         except ValueError as error:

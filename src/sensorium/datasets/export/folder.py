@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from sensorium.errors import DatasetError
-from sensorium.files import lock_folder, sync, sync_tree, temporary_path, written_name
+from sensorium.files import explain_errors, lock_folder, made_folder, sync, sync_tree, temporary_path, written_name
 
 
 def check_free(out: Path) -> None:
@@ -38,20 +38,21 @@ def whole_folder(out: Path) -> Iterator[Path]:
     """
     check_free(out)
     out = out.absolute()
-    out.parent.mkdir(parents=True, exist_ok=True)
-    _remove_leftovers(out)
-    part = temporary_path(out)
-    part.mkdir()
-    with lock_folder(part):
-        try:
-            yield part
-            sync_tree(part)
-            if sys.platform == "win32" and out.exists():
-                out.rmdir()  # it is empty; Windows cannot replace a folder
-            os.replace(part, out)
-        except BaseException:
-            shutil.rmtree(part, ignore_errors=True)
-            raise
+    with made_folder(out.parent):
+        with explain_errors(out):
+            _remove_leftovers(out)
+            part = temporary_path(out)
+            part.mkdir()
+        with lock_folder(part):
+            try:
+                yield part
+                sync_tree(part)
+                if sys.platform == "win32" and out.exists():
+                    out.rmdir()  # it is empty; Windows cannot replace a folder
+                os.replace(part, out)
+            except BaseException:
+                shutil.rmtree(part, ignore_errors=True)
+                raise
     sync(out.parent)
 
 
