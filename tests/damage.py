@@ -6,7 +6,7 @@ from contextlib import contextmanager
 import h5py
 
 from sensorium.datasets.manifest import entry_of, write_manifest
-from sensorium.files import json_with_checksum
+from sensorium.json_files import json_with_checksum
 from sensorium.recording.chunk_metadata import reserve_seal, seal_metadata
 
 

@@ -30,7 +30,7 @@ from test_urdf_lenient import painted, text_stl
 import sensorium as sn
 from sensorium.deploy import onnx_file
 from sensorium.deploy.contract import METADATA
-from sensorium.files import json_with_checksum, parse_json
+from sensorium.json_files import json_with_checksum, parse_json
 from sensorium.worlds.urdf import read_urdf
 
 WALK = Path(__file__).parent / "data" / "walk"

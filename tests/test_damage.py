@@ -16,8 +16,8 @@ import sensorium as sn
 from sensorium.cli import main
 from sensorium.datasets.image_formats import ImageEncoding
 from sensorium.datasets.video_streams import VideoStream, read_video
-from sensorium.files import json_with_checksum, parse_json
 from sensorium.generation import GenerateOptions, generate
+from sensorium.json_files import json_with_checksum, parse_json
 from sensorium.recording.chunk import Chunk
 
 STATE = "state/common/00000000.h5"

@@ -7,7 +7,7 @@ import pytest
 import yaml
 from test_fuzz import DAY_SEED
 
-from sensorium.files import json_with_checksum, parse_json
+from sensorium.json_files import json_with_checksum, parse_json
 
 SLOW = ("dataset", "exported dataset", "dataset with images", "recording", "replayed recording", "replay")
 """Kinds that take longer to read."""

@@ -54,12 +54,14 @@ BASE = {
     "figure_files",
     "files",
     "hdf5_files",
+    "json_files",
+    "links",
     "jit",
     "options",
     "poses",
     "units",
 }
-BASE |= {"_tensors", "user_modules", "yaml_files"}
+BASE |= {"_paths", "_tensors", "user_modules", "versions", "yaml_files"}
 SENSING = BASE | {"tree", "worlds", "pipeline", "sensors", "cameras"}
 ACTING = SENSING | {"suites", "robots", "scenarios", "tasks", "policies"}
 MAY_IMPORT: dict[str, set[str]] = {
@@ -68,12 +70,16 @@ MAY_IMPORT: dict[str, set[str]] = {
     "poses": set(),
     "units": {"errors"},
     "user_modules": {"errors"},
-    "yaml_files": set(),
+    "json_files": set(),
+    "links": {"errors", "files"},
+    "versions": set(),
+    "yaml_files": {"json_files"},
     "gymnasium_ids": set(),
     "_notebook": set(),
     "_viewing": set(),
     "_jit_worker": {"_system", "jit"},
-    "_arguments": {"_tensors", "errors"},
+    "_arguments": {"_paths", "_tensors", "errors"},
+    "_paths": {"errors"},
     "_tensors": {"errors"},
     "_system": {"errors"},
     "options": {"_notebook", "errors"},
@@ -94,7 +100,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "suites": SENSING,
     "robots": SENSING | {"suites"},
     "scenarios": SENSING | {"suites", "robots"},
-    "deploy": {"_arguments", "errors"},
+    "deploy": {"_arguments", "errors", "json_files"},
     "tasks": SENSING | {"suites", "robots", "scenarios", "gymnasium_ids", "deploy"},
     "policies": SENSING | {"suites", "robots", "scenarios", "tasks"},
     "recording": SENSING | {"suites", "robots"},

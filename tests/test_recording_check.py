@@ -11,7 +11,7 @@ from damage import edited_chunk, edited_config
 from test_recording import MESH, PARTS, STONE, Notes, box_scene, record
 
 import sensorium as sn
-from sensorium.files import json_with_checksum
+from sensorium.json_files import json_with_checksum
 from sensorium.recording import chunk as chunks
 from sensorium.recording import image_files
 from sensorium.recording.colour import to_frame

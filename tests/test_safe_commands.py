@@ -182,7 +182,7 @@ def test_export_does_not_empty_a_linked_folder(tmp_path, victim):
 
 @pytest.mark.parametrize("name", ["victim.txt", "../victim.txt", "a/../../victim.txt", "", "a/link"])
 def test_names_in_manifests_stay_in_the_folder(tmp_path, victim, name):
-    from sensorium.files import inside
+    from sensorium.links import inside
 
     folder = tmp_path / "data"
     (folder / "a").mkdir(parents=True)

@@ -1,33 +1,24 @@
-"""File helpers: atomic writes, checksums, folder locks, and the package versions that go into file headers."""
+"""File helpers: atomic writes, temporary names, checksums, folder locks, and the errors of the system."""
 
 from __future__ import annotations
 
 import contextlib
 import errno
-import json
 import os
-import platform
 import re
 import stat
 import sys
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from functools import cache
-from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path, PurePosixPath
-from typing import Any, BinaryIO
+from pathlib import Path
+from typing import BinaryIO
 
 from sensorium import _system
 from sensorium.errors import DatasetError
 
 PART = ".part"
 """Suffix of files that are being written."""
-_PACKAGES = ("sensorium", "mujoco", "numpy", "torch", "h5py", "av", "gymnasium")
-CHECKSUM = "checksum"
-"""Key of the checksum at the end of JSON files."""
-_NO_CHECKSUM = "00000000"
-_CHECKSUM_AT_END = re.compile(rb'"checksum": "([0-9a-f]{8})"\s*}\s*\Z')
 _TEMPORARY = re.compile(rf"(\.[0-9a-f]{{16}})?{re.escape(PART)}\Z")
 _DISK_FULL = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT)
 _FIXES = {
@@ -179,11 +170,12 @@ def read_file(path: Path) -> bytes:
 
 
 @contextmanager
-def made_folder(folder: Path, file: Path | None = None) -> Iterator[None]:
+def made_folder(folder: Path, file: Path | None = None, keep: bool = True) -> Iterator[None]:
     """Create a folder with its parents for a block. If the block raises, those of them that are empty are removed.
 
     Args:
         folder, file: the folder, and what is to be written into it, for the message. Default: the folder.
+        keep: False to remove them after a block that does not raise, too.
 
     Raises:
         DatasetError: it cannot be created.
@@ -195,10 +187,12 @@ def made_folder(folder: Path, file: Path | None = None) -> Iterator[None]:
             folder.mkdir(parents=True, exist_ok=True)
         yield
     except BaseException:
-        for each in new:
+        keep = False
+        raise
+    finally:
+        for each in () if keep else new:
             with contextlib.suppress(OSError):  # not empty, or not created
                 each.rmdir()
-        raise
 
 
 def make_temporary_folder(parent: Path, prefix: str) -> Path:
@@ -206,50 +200,6 @@ def make_temporary_folder(parent: Path, prefix: str) -> Path:
     folder = parent / f"{prefix}{os.urandom(8).hex()}"
     folder.mkdir()
     return folder
-
-
-def inside(folder: Path, name: str) -> Path:
-    """Return the path of a file of a folder, by the name that a file of the same folder gives.
-
-    Args:
-        folder: the folder.
-        name: path relative to the folder, with slashes.
-
-    Raises:
-        DatasetError: the name, or a symbolic link on the way, leads out of the folder.
-    """
-    parts = PurePosixPath(name).parts
-    if not parts or ".." in parts or PurePosixPath(name).is_absolute() or (os.name == "nt" and ":" in name):
-        raise DatasetError(f"{folder}: the name {name!r} leads out of the folder; restore the file that names it")
-    path = folder
-    for part in parts:
-        path = path / part
-        if path.is_symlink() and not path.resolve().is_relative_to(folder.resolve()):
-            raise DatasetError(f"{path} is a link that leads out of {folder}; replace it by a copy of what it links to")
-    return path
-
-
-def foreign_links(folder: Path) -> list[Path]:
-    """Return the symbolic links in a folder and below it that lead out of it."""
-    top, found = folder.resolve(), []
-    for where, folders, files in os.walk(folder):  # it does not follow links
-        for name in (*folders, *files):
-            path = Path(where, name)
-            if path.is_symlink() and not path.resolve().is_relative_to(top):
-                found.append(path)
-    return sorted(found)
-
-
-def refuse_foreign_links(folder: Path) -> None:
-    """Check a folder before something is written into it or removed from it.
-
-    Raises:
-        DatasetError: a symbolic link in the folder leads out of it. Links of the names of temporary files are removed
-            where they are in the way, and are no error.
-    """
-    links = [path for path in foreign_links(folder) if not path.name.endswith(PART)]
-    if links:
-        raise DatasetError(f"{links[0]} is a link that leads out of {folder}; replace it by a copy of what it links to")
 
 
 def publish(part: Path, path: Path) -> None:
@@ -337,47 +287,6 @@ def file_checksum(path: Path, size: int | None = None) -> str:
     return f"{crc:08x}"
 
 
-def json_with_checksum(content: Mapping[str, Any]) -> bytes:
-    """Return the JSON text of a file that ends with its own checksum, the key "checksum".
-
-    The checksum is the CRC-32 of the whole text with eight zeros in its place.
-    """
-    own = {name: value for name, value in content.items() if name != CHECKSUM}
-    text = json.dumps({**own, CHECKSUM: _NO_CHECKSUM}, indent=1, allow_nan=False).encode()
-    before, after = text.rsplit(_NO_CHECKSUM.encode(), 1)
-    return before + f"{zlib.crc32(text):08x}".encode() + after
-
-
-def load_json(data: str | bytes) -> Any:
-    """Return the data of a JSON text.
-
-    Raises:
-        ValueError: it is not JSON, or is nested deeper than Python reads.
-    """
-    try:
-        return json.loads(data)
-    except RecursionError:
-        raise ValueError("it is nested too deeply") from None
-
-
-def parse_json(data: bytes) -> tuple[dict[str, Any], bool]:
-    """Return the content of a JSON file without its checksum, and whether it had one.
-
-    Raises:
-        ValueError: the text is not a JSON object, or does not match its checksum.
-    """
-    content = load_json(data)
-    if not isinstance(content, dict):
-        raise ValueError("it is not a JSON object")
-    found = _CHECKSUM_AT_END.search(data)
-    if found is None:
-        return content, False
-    plain = data[: found.start(1)] + _NO_CHECKSUM.encode() + data[found.end(1) :]
-    if f"{zlib.crc32(plain):08x}".encode() != found[1]:
-        raise ValueError("it was changed: its checksum differs")
-    return {name: value for name, value in content.items() if name != CHECKSUM}, True
-
-
 def quote(name: str) -> str:
     """Return the name of a buffer as a file or HDF5 name, which cannot contain a slash."""
     return name.replace("%", "%25").replace("/", "%2F")
@@ -386,15 +295,3 @@ def quote(name: str) -> str:
 def unquote(name: str) -> str:
     """Return the name of a buffer from a file or HDF5 name: the inverse of :func:`quote`."""
     return name.replace("%2F", "/").replace("%25", "%")
-
-
-@cache
-def package_versions() -> dict[str, str]:
-    """Return the versions of the packages that can change a result, for file headers: package -> version."""
-    found = {"python": platform.python_version(), "machine": platform.machine()}
-    for package in _PACKAGES:
-        try:
-            found[package] = version(package)
-        except PackageNotFoundError:  # running from a source tree
-            found[package] = "unknown"
-    return found

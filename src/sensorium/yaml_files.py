@@ -2,16 +2,41 @@
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from sensorium.json_files import load_json
+
+_MAX_DEPTH = 100
+"""Levels of lists and mappings that a document may have; the time that PyYAML takes grows with their square."""
+
 
 class Loader(yaml.SafeLoader):  # type: ignore[misc]
-    """Loader of plain data, with the numbers of YAML 1.2."""
+    """Loader of plain data, with the numbers of YAML 1.2. Documents of more than 100 levels are refused.
+
+    ``add_indent`` and ``fetch_flow_collection_start`` are methods of PyYAML's scanner (checked against 6.0): they begin
+    a level of a list or mapping that is written by indentation, or in brackets.
+    """
+
+    def add_indent(self, column: int) -> bool:
+        """Begin a level of indentation if the column is beyond the current one."""
+        self._check_depth()
+        return bool(super().add_indent(column))
+
+    def fetch_flow_collection_start(self, token: type[yaml.Token]) -> None:
+        """Begin a level in brackets."""
+        self._check_depth()
+        super().fetch_flow_collection_start(token)
+
+    def _check_depth(self) -> None:
+        if self.flow_level + len(self.indents) > _MAX_DEPTH:
+            where = self.get_mark()
+            raise yaml.MarkedYAMLError(
+                problem=f"it is nested too deeply, more than {_MAX_DEPTH} levels", problem_mark=where
+            )
 
 
 class Dumper(yaml.SafeDumper):  # type: ignore[misc]
@@ -50,10 +75,7 @@ def read(path: Path) -> Any:
     """
     text = path.read_text(encoding="utf-8")
     if path.suffix == ".json":
-        try:
-            return json.loads(text)
-        except RecursionError:
-            raise ValueError("it is nested too deeply") from None
+        return load_json(text)
     try:
         return load(text)
     except yaml.YAMLError as error:

@@ -155,7 +155,7 @@ def _run(arguments: list[str], name: str, started: list[Command]) -> int:
 
 def _check_paths(command: Command) -> None:
     """Raise OptionError for an option that is a path which no file can have."""
-    from sensorium._arguments import checked_path
+    from sensorium._paths import checked_path
 
     for name, value in vars(command).items():
         for path in value if isinstance(value, list | tuple) else (value,):

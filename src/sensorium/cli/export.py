@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
@@ -11,6 +10,7 @@ import tyro
 
 from sensorium.cli.arguments import default
 from sensorium.cli.progress import progress
+from sensorium.json_files import load_json
 
 
 @dataclass
@@ -60,7 +60,7 @@ class Export:
         print(f"{out}: {total} episodes as {self.format}, {size / 1e6:,.1f} MB")
         note = next(out.rglob("sensorium.json"))
         known = (NO_DATA, NOT_REQUESTED, NOT_SELECTED)
-        skipped = [name for name, why in json.loads(note.read_bytes())["left_out"].items() if why not in known]
+        skipped = [name for name, why in load_json(note.read_bytes())["left_out"].items() if why not in known]
         if skipped:
             print(f"skipped, as {note.relative_to(out)} explains: {shorten(skipped)}")
         return 0

@@ -28,7 +28,8 @@ from sensorium.errors import (
     did_you_mean,
     shorten,
 )
-from sensorium.files import inside, load_json
+from sensorium.json_files import load_json
+from sensorium.links import inside
 from sensorium.suites import decode
 from sensorium.suites.observation import SensorDescription
 from sensorium.suites.purposes import Purpose, default_purpose
@@ -103,7 +104,18 @@ class Episode:
     @property
     def fps(self) -> Fraction:
         """Steps per second."""
-        return Fraction(self.attributes["fps"])
+        try:
+            return Fraction(self.attributes["fps"])
+        except (KeyError, ValueError, TypeError, ZeroDivisionError) as error:
+            raise self._damaged(self.path, f"attribute fps: {error}") from error
+
+    @property
+    def action_names(self) -> list[str]:
+        """Names of the columns of the actions."""
+        try:
+            return [str(name) for name in load_json(self.attributes["action_names"])]
+        except (KeyError, ValueError, TypeError) as error:
+            raise self._damaged(self.path, f"attribute action_names: {error}") from error
 
     def paths(self) -> list[str]:
         """Return the paths of all arrays."""
@@ -180,7 +192,10 @@ class Episode:
         with self.open_group() as group:
             attributes = dict(group[video_path_of(name)].attrs)
         size = (0, 0) if "kind" in attributes else frame_size(path)
-        return ImageEncoding.from_attributes(name, attributes, size)
+        try:
+            return ImageEncoding.from_attributes(name, attributes, size)
+        except (KeyError, ValueError, TypeError) as error:
+            raise self._damaged(self.path, f"attributes of the video {name!r}: {error}") from error
 
     def video(self, name: str) -> np.ndarray:
         """Return all images of a video.

@@ -31,8 +31,9 @@ from sensorium.datasets.observation_layout import (
 from sensorium.datasets.row_buffer import ROWS, RowBuffer
 from sensorium.datasets.video_streams import VideoEncoders, VideoStream
 from sensorium.errors import OptionError
-from sensorium.files import explain_errors, package_versions, sync
+from sensorium.files import explain_errors, sync
 from sensorium.suites import SensorSuite
+from sensorium.versions import package_versions
 
 _SYNC_THREADS = 4
 """Threads that flush files to the disk."""

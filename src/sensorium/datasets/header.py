@@ -7,7 +7,9 @@ from typing import Any
 
 from sensorium._arguments import checked
 from sensorium.errors import DatasetError, OptionError
-from sensorium.files import json_with_checksum, package_versions, parse_json, write_whole
+from sensorium.files import write_whole
+from sensorium.json_files import json_with_checksum, parse_json
+from sensorium.versions import package_versions
 
 HEADER = "dataset.json"
 """Options and versions of the dataset."""

@@ -11,6 +11,7 @@ import numpy as np
 from gymnasium import spaces
 
 from sensorium.errors import OptionError
+from sensorium.json_files import load_json
 from sensorium.suites import ObservationSensor
 from sensorium.suites.purposes import Purpose, default_purpose
 
@@ -168,7 +169,7 @@ class ImageEncoding:
             size: height and width of a frame.
         """
         if "kind" in attributes:
-            shape = tuple(json.loads(attributes["shape"]))
+            shape = tuple(load_json(attributes["shape"]))
             return cls(str(attributes["kind"]), shape, np.dtype(str(attributes["dtype"])))
         kind = next((kind for kind in ("depth", "segmentation") if name.endswith(f"_{kind}")), "rgb")
         return cls.of_kind(kind, size[0] // (2 if kind == "segmentation" else 1), size[1])

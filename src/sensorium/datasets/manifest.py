@@ -16,16 +16,9 @@ from typing import TypedDict
 from sensorium._system import BINARY
 from sensorium.datasets.header import read_header
 from sensorium.errors import DatasetError
-from sensorium.files import (
-    PART,
-    explain_errors,
-    file_checksum,
-    inside,
-    json_with_checksum,
-    load_json,
-    parse_json,
-    write_whole,
-)
+from sensorium.files import PART, explain_errors, file_checksum, write_whole
+from sensorium.json_files import json_with_checksum, load_json, parse_json
+from sensorium.links import inside
 
 MANIFEST = "manifest.json"
 """Sizes and checksums of the files of each episode."""

@@ -18,7 +18,8 @@ from sensorium.datasets.manifest import MANIFEST, damage, read_manifest
 from sensorium.datasets.observation_layout import STEP_PATHS
 from sensorium.datasets.video_streams import count_frames
 from sensorium.errors import DatasetError
-from sensorium.files import foreign_links, write_whole
+from sensorium.files import write_whole
+from sensorium.links import foreign_links
 
 
 class IndexEntry(TypedDict):

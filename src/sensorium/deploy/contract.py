@@ -17,6 +17,7 @@ from typing import Any, Literal, TypeVar, get_args
 
 from sensorium._arguments import checked
 from sensorium.errors import DatasetError, did_you_mean
+from sensorium.json_files import load_json
 
 FORMAT = "sensorium-policy"
 """Value of ``format``."""
@@ -248,7 +249,7 @@ class Contract:
             DatasetError: it is no contract of this version, or a term has a wrong value. Names the term and the key.
         """
         try:
-            values = json.loads(text)
+            values = load_json(text)
         except ValueError as error:
             raise DatasetError(f"{where} is not JSON: {error}") from None
         if not isinstance(values, dict) or values.get("format") != FORMAT:

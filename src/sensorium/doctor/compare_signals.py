@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -12,6 +11,7 @@ from sensorium.doctor.compare_rays import Scans, compare_scans
 from sensorium.doctor.signals import usable
 from sensorium.doctor.value_checks import white_noise
 from sensorium.fit.comparison import MotionComparison, Verdict, compare_motion, motion_verdicts
+from sensorium.json_files import load_json
 from sensorium.logs import Log, TopicLog
 from sensorium.options import Options
 from sensorium.ros.topics import RosField
@@ -63,7 +63,7 @@ def truth_of(log: Log, topic: TopicLog, field: RosField, options: Options) -> Ti
     if topic.name != field.topic or name not in log or field.path not in log[name]:
         return None
     try:
-        stated = json.loads(log.metadata.get("sensors", {}).get(options.model_dump()["uuid"], ""))
+        stated = load_json(log.metadata.get("sensors", {}).get(options.model_dump()["uuid"], ""))
     except ValueError:
         return None
     own = options.model_dump(mode="json", exclude_unset=True)

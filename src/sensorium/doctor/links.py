@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from typing import NamedTuple
 
 import numpy as np
 
+from sensorium.json_files import load_json
 from sensorium.logs import Log, TopicLog
 from sensorium.ros.topics import ODOMETRY, topic
 
@@ -73,7 +73,7 @@ class Links:
 
 def _parsed(text: str) -> object:
     try:
-        return json.loads(text)
+        return load_json(text)
     except ValueError:
         return None
 

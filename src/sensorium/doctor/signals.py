@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from sensorium.deploy.contract import Contract
 from sensorium.doctor.links import Links, Mount
+from sensorium.json_files import load_json
 from sensorium.logs import Log, TopicLog
 from sensorium.ros.topics import IMU, JOINT_STATE, ODOMETRY, POSE
 
@@ -157,7 +157,7 @@ def has_orientation(imu: TopicLog) -> bool:
 def gravity_of(log: Log) -> np.ndarray:
     """Return the gravity of the world of a log, (3,) m/s²."""
     try:
-        stated = np.array(json.loads(log.metadata.get("sensorium", {}).get("gravity", "")), np.float64)
+        stated = np.array(load_json(log.metadata.get("sensorium", {}).get("gravity", "")), np.float64)
     except ValueError:
         return EARTH
     return stated if stated.shape == (3,) and np.isfinite(stated).all() else EARTH

@@ -16,7 +16,7 @@ from sensorium.entities.clusters import Clusters
 from sensorium.entities.experience_layout import ExperienceLayout
 from sensorium.entities.memory_files import GENERATOR, field_file
 from sensorium.errors import DatasetError
-from sensorium.files import load_json
+from sensorium.json_files import load_json
 
 HEADER = "cluster_buffer.json"
 FORMAT = 1

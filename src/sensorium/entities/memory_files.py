@@ -20,7 +20,8 @@ from sensorium.entities.experience_layout import ExperienceLayout
 from sensorium.entities.kernels import BASE, WRITTEN
 from sensorium.entities.rings import Rings
 from sensorium.errors import DatasetError
-from sensorium.files import explain_errors, load_json, lock_folder, made_folder, make_temporary_folder
+from sensorium.files import explain_errors, lock_folder, made_folder, make_temporary_folder
+from sensorium.json_files import load_json
 
 HEADER = "memory.json"
 GENERATOR = "generator.npy"

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from sensorium.errors import DatasetError
-from sensorium.files import load_json
+from sensorium.json_files import load_json
 
 FORMAT = "sensorium-sac"
 _VERSIONS = (2, 3, 4)

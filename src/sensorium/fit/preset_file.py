@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sensorium.errors import OptionError
-from sensorium.files import made_folder, package_versions, write_whole
+from sensorium.files import made_folder, write_whole
 from sensorium.options import Options
 from sensorium.sensors.channels import short_forms
+from sensorium.versions import package_versions
 
 if TYPE_CHECKING:
     from sensorium.fit.estimate import Twin

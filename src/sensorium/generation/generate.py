@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 import warnings
 from collections.abc import Callable, Iterator
@@ -23,10 +22,12 @@ from sensorium.datasets.manifest import (
     write_manifest,
 )
 from sensorium.errors import DatasetError, GenerationError
-from sensorium.files import PART, lock_folder, made_folder, refuse_foreign_links, written_name
+from sensorium.files import PART, lock_folder, made_folder, written_name
 from sensorium.generation.ledger import Ledger, Runner, UnitJob, UnitResult, is_complete
 from sensorium.generation.options import SELECTION, GenerateOptions
 from sensorium.generation.unit import UnitMaker, check_options
+from sensorium.json_files import load_json
+from sensorium.links import refuse_foreign_links
 from sensorium.options import checked_integer
 
 _MAX_TEXT = 300
@@ -218,7 +219,10 @@ def _brief(value: object) -> str:
 def _first_error(folder: Path) -> str:
     """Return the error of the first failed episode that could not be written, as a part of a message; or ""."""
     for path in sorted((folder / FAILED).glob("episode_*.json")):
-        error = json.loads(path.read_bytes()).get("error")
+        try:
+            error = load_json(path.read_bytes()).get("error")
+        except (ValueError, AttributeError):  # damaged
+            continue
         if error is not None:
             return f". {path.stem} could not be written: {error}"
     return ""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import warnings
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
@@ -10,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sensorium.errors import DatasetError
+from sensorium.json_files import load_json
 from sensorium.ros.cdr import decode, parse
 
 _MAX_VALUES = 20_000_000
@@ -78,7 +78,7 @@ def parse_json(raw: RawMessages, lost: dict[int, str] | None = None) -> list[dic
     rows: list[dict[str, Any]] = []
     for i, data in enumerate(raw.data):
         try:
-            content = json.loads(data)
+            content = load_json(data)
             problem = "" if isinstance(content, dict) else f"is no JSON object, but {str(content)[:40]!r}"
         except ValueError as error:
             problem = f"is no JSON: {error}"

@@ -10,7 +10,8 @@ from typing import Any
 
 from sensorium._arguments import checked
 from sensorium.errors import DatasetError, ModelError
-from sensorium.files import PART, file_checksum, foreign_links, inside, lock_folder
+from sensorium.files import PART, file_checksum, lock_folder
+from sensorium.links import foreign_links, inside
 from sensorium.recording.chunk import Chunk, recover
 from sensorium.recording.folder import CONFIG, STATE, missing_in, read_config, was_begun
 from sensorium.recording.image_reader import verify

@@ -12,7 +12,8 @@ import mujoco
 import numpy as np
 
 from sensorium.errors import DatasetError, ModelError, SensoriumError
-from sensorium.files import explain_errors, file_checksum, inside, write_whole
+from sensorium.files import explain_errors, file_checksum, write_whole
+from sensorium.links import inside
 from sensorium.recording.camera_changes import CameraChanges
 from sensorium.recording.rows import array_to_json, from_json_value
 from sensorium.worlds import Scene

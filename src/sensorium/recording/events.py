@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from sensorium.files import load_json
+from sensorium.json_files import load_json
 from sensorium.recording.rows import from_json_value
 
 Event = dict[str, Any]

@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from sensorium.errors import DatasetError
-from sensorium.files import file_checksum, json_with_checksum, parse_json, write_whole, written_name
+from sensorium.files import file_checksum, write_whole, written_name
+from sensorium.json_files import json_with_checksum, parse_json
 from sensorium.recording.image_files import is_image_header
 from sensorium.recording.rows import RowField
 

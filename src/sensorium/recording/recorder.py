@@ -18,7 +18,7 @@ import numpy as np
 
 from sensorium._arguments import checked
 from sensorium.errors import DatasetError, DivergenceError
-from sensorium.files import DiskFullError, explain_errors, package_versions
+from sensorium.files import DiskFullError, explain_errors
 from sensorium.options import checked_integer
 from sensorium.recording.chunk import ChunkWriter
 from sensorium.recording.describe import save_scene
@@ -26,6 +26,7 @@ from sensorium.recording.events import Event
 from sensorium.recording.folder import STATE, complete_config, write_config
 from sensorium.recording.output_folder import OutputFolder
 from sensorium.recording.rows import IMAGE_TAGS, Slot, StepSource, check_tags
+from sensorium.versions import package_versions
 from sensorium.worlds import Scene
 from sensorium.worlds.contents import encode
 from sensorium.worlds.journal import Call, Restart

@@ -16,7 +16,7 @@ import numpy as np
 
 from sensorium._arguments import checked, checked_index, checked_range
 from sensorium.errors import DatasetError, NameNotFoundError, OptionError, did_you_mean, shorten
-from sensorium.files import PART, package_versions
+from sensorium.files import PART
 from sensorium.recording.chunk import Chunk
 from sensorium.recording.describe import load_scene, model_hash
 from sensorium.recording.events import Event, Step
@@ -26,6 +26,7 @@ from sensorium.recording.replay_images import ReplayImages
 from sensorium.recording.rows import BEFORE, IMAGE_TAGS, STEP, RowField
 from sensorium.recording.stand_ins import add_stand_ins
 from sensorium.tree import selects, tag_set
+from sensorium.versions import package_versions
 from sensorium.worlds import Scene
 from sensorium.worlds.contents import decode
 from sensorium.worlds.model_fields import MODEL_TAG

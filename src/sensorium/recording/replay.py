@@ -12,7 +12,8 @@ from typing import Any
 from sensorium._arguments import checked
 from sensorium._system import MAX_WORKERS
 from sensorium.errors import DatasetError, shorten
-from sensorium.files import explain_errors, lock_folder, refuse_foreign_links
+from sensorium.files import explain_errors, lock_folder
+from sensorium.links import refuse_foreign_links
 from sensorium.options import checked_integer
 from sensorium.recording.folder import CONFIG, STATE, missing_in, read_config
 from sensorium.recording.output_folder import OutputFolder, has_step

@@ -13,7 +13,8 @@ from typing import Any
 from sensorium._system import cpu_count
 from sensorium.cameras.camera import CameraSensor
 from sensorium.errors import DatasetError, NameNotFoundError, OptionError, did_you_mean, shorten
-from sensorium.files import explain_errors, package_versions, refuse_foreign_links
+from sensorium.files import explain_errors
+from sensorium.links import refuse_foreign_links
 from sensorium.recording.camera_changes import CameraChanges
 from sensorium.recording.describe import save_scene
 from sensorium.recording.folder import VERSION, write_config
@@ -26,6 +27,7 @@ from sensorium.recording.runs import ReplayLayout, Run
 from sensorium.recording.segment import ImageStream, ReplaySegment, SegmentEncoders
 from sensorium.recording.stand_ins import add_stand_ins
 from sensorium.sensors.options import SensorOptions
+from sensorium.versions import package_versions
 from sensorium.worlds import Scene
 from sensorium.worlds.contents import encode
 

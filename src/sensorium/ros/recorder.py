@@ -17,7 +17,6 @@ import numpy as np
 
 from sensorium._arguments import checked
 from sensorium.errors import OptionError
-from sensorium.files import package_versions
 from sensorium.ros import topics
 from sensorium.ros.camera_topics import camera_topics, encode_jpeg
 from sensorium.ros.commands import command_topics
@@ -25,6 +24,7 @@ from sensorium.ros.frames import WORLD, LinkPoses, Transforms, mounts, to_nanose
 from sensorium.ros.mcap_file import Compression, McapFile
 from sensorium.ros.messages import Topic, make_encoder, sensor_topics, stamps
 from sensorium.ros.sources import CameraSource, SampleSource, StepReads, TruthSource
+from sensorium.versions import package_versions
 
 if TYPE_CHECKING:
     from typing import Self

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -13,6 +12,7 @@ from pydantic_core import from_json, to_json
 
 from sensorium._arguments import checked
 from sensorium.errors import OptionError
+from sensorium.json_files import load_json
 from sensorium.options import checked_integer
 
 
@@ -39,7 +39,10 @@ class JsonSpace(Space[dict[str, Any]]):
 
     def contains(self, x: object) -> bool:
         """Return whether ``x`` is a dict that JSON represents without loss."""
-        return isinstance(x, dict) and _is_json(x)
+        try:
+            return isinstance(x, dict) and _is_json(x)
+        except RecursionError:  # it contains itself
+            return False
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, JsonSpace)
@@ -155,8 +158,8 @@ def decode(stored: np.ndarray | Sequence[str]) -> list[dict[str, Any]]:
     """
     try:
         if isinstance(stored, np.ndarray) and stored.dtype == np.uint8:
-            return [json.loads(row.tobytes().rstrip(b"\0").decode("utf-8")) for row in stored]
-        return [json.loads(text) for text in stored]
+            return [load_json(row.tobytes().rstrip(b"\0").decode("utf-8")) for row in stored]
+        return [load_json(text) for text in stored]
     except (TypeError, ValueError) as error:
         raise OptionError(f"decode: stored must be a result of encode(), got {stored!r:.80}: {error}") from error
 

@@ -13,12 +13,18 @@ import json
 import shutil
 import warnings
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
-from sensorium.errors import DatasetError
-from sensorium.files import explain_errors, inside, load_json, make_temporary_folder, sync, sync_tree
+from sensorium.errors import DatasetError, SensoriumError
+from sensorium.files import explain_errors, make_temporary_folder, sync, sync_tree
+from sensorium.json_files import load_json
+from sensorium.links import inside
 
+STATE = "state.json"
+"""The counters of a training in a checkpoint."""
 _MANIFEST = "manifest.json"
 _N_KEPT = 2
 """Number of checkpoints that are kept: if the disk damages the newest, there is one before it."""
@@ -90,6 +96,34 @@ def _problem(path: Path) -> str | None:
     except (OSError, ValueError, TypeError, AttributeError, DatasetError) as error:
         return str(error)
     return None
+
+
+def read_state(folder: Path) -> dict[str, Any]:
+    """Return the content of a checkpoint's ``state.json``.
+
+    Raises:
+        DatasetError: it cannot be read, or is not a JSON object.
+    """
+    path = folder / STATE
+    try:
+        state = load_json(path.read_bytes())
+    except (OSError, ValueError) as error:
+        raise DatasetError(f"{path} cannot be read: {error}; start a new training in another folder") from None
+    if not isinstance(state, dict):
+        raise DatasetError(f"{path} is not a JSON object; start a new training in another folder")
+    return state
+
+
+@contextmanager
+def explain_wrong_state(folder: Path) -> Iterator[None]:
+    """Turn the errors of a block that uses ``state.json`` into a DatasetError: values are missing or of other types."""
+    try:
+        yield
+    except SensoriumError:
+        raise
+    except (ValueError, TypeError, KeyError, AttributeError, RuntimeError) as error:  # RuntimeError: shapes of tensors
+        why = f"it lacks {error}" if isinstance(error, KeyError) else str(error)
+        raise DatasetError(f"{folder / STATE} cannot be used: {why}; start a new training in another folder") from error
 
 
 def _all(folder: Path) -> list[Path]:

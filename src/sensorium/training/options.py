@@ -18,7 +18,8 @@ from sensorium.entities import Brain, ClusterOptions, LearningBrain, TrainableEn
 from sensorium.entities.brain import check_brain, with_device
 from sensorium.entities.device import usable_device
 from sensorium.errors import DatasetError, NameNotFoundError, OptionError, did_you_mean, shorten
-from sensorium.files import load_json, write_whole
+from sensorium.files import write_whole
+from sensorium.json_files import load_json
 from sensorium.options import Options
 from sensorium.robots import SensorRig
 from sensorium.tasks import Task

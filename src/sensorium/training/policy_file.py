@@ -9,7 +9,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,10 +23,12 @@ from sensorium._arguments import checked
 from sensorium.deploy.contract import VECTOR, ActionTerm, Contract, ObservationTerm
 from sensorium.entities import SACMLPBrain
 from sensorium.entities.nesting import flat_observation
-from sensorium.errors import OptionError, SensoriumError
+from sensorium.errors import DatasetError, OptionError, SensoriumError
 from sensorium.files import check_replaceable, made_folder, write_whole
+from sensorium.json_files import load_json
 from sensorium.tasks import Task
 from sensorium.tasks.tensor import TensorTask
+from sensorium.tasks.tensor.hook_results import checked_terms
 from sensorium.training.evaluation import SEED, load_brain
 from sensorium.training.options import TrainOptions
 from sensorium.training.policy_actions import robot_actions
@@ -135,7 +136,7 @@ def _export_sac(folder: Path, which: str) -> tuple[PolicyGraph, Contract]:
                 observation, *_ = task.step(entity.decide_batch(observation, deterministic=True))
 
         terms = _with_ranges(terms, observations())
-        own = task.action_terms() if isinstance(task, TensorTask) else None
+        own = checked_terms(task, task.action_terms()) if isinstance(task, TensorTask) else None
         actions = tuple(own or robot_actions(robot, _rate(dt)))
         contract = _contract(folder, which, options, entity.robot_name, terms, actions, dt)
         return sac_graph(brain, contract), contract
@@ -182,7 +183,7 @@ def _export_ppo(folder: Path, which: str) -> tuple[PolicyGraph, Contract]:
                     actor.reset(task.terminated | task.truncated)
 
         terms = _with_ranges(terms, observations())
-        actions = tuple(task.action_terms() or robot_actions(task.robot, _rate(dt)))
+        actions = tuple(checked_terms(task, task.action_terms()) or robot_actions(task.robot, _rate(dt)))
         contract = _contract(folder, which, options, config.robot, terms, actions, dt)
         if actor.is_recurrent:
             contract = _with_state(contract, actor)
@@ -227,6 +228,16 @@ def _rate(dt: float) -> float:
     return round(1 / dt, 6)
 
 
+def _steps_evaluated(path: Path) -> int | None:
+    """Return the steps of training before the last evaluation; None without evaluations."""
+    if not path.is_file():
+        return None
+    try:
+        return int(load_json(path.read_bytes())[-1]["steps"])
+    except (OSError, ValueError, TypeError, LookupError) as error:
+        raise DatasetError(f"{path} cannot be read: {error}; remove it, or restore it from a backup") from error
+
+
 def _contract(
     folder: Path,
     which: str,
@@ -236,8 +247,7 @@ def _contract(
     actions: tuple[ActionTerm, ...],
     dt: float,
 ) -> Contract:
-    path = brain_folder(folder, which).parent / "evaluations.json"
-    steps = int(json.loads(path.read_bytes())[-1]["steps"]) if path.is_file() else None
+    steps = _steps_evaluated(brain_folder(folder, which).parent / "evaluations.json")
     return Contract(
         task=options.task,
         robot=robot,

@@ -181,17 +181,19 @@ class PPOTrainer:
             "evaluations": self.evaluations,
             "best": None if self.best is None else self.best.model_dump(mode="json"),
         }
-        (folder / "state.json").write_text(json.dumps(state))
+        (folder / checkpoints.STATE).write_text(json.dumps(state))
 
     def _restore(self, folder: Path) -> None:
         from safetensors.torch import load_file
 
-        state = json.loads((folder / "state.json").read_bytes())
-        self.steps, self.evaluations = state["steps"], state["evaluations"]
-        self.best = None if state["best"] is None else Evaluation(**state["best"])
-        self.task.episode.copy_(torch.tensor(state["episode"]))
-        self.task.difficulty.copy_(torch.tensor(state.get("difficulty", 1.0)))
-        ppo_policy.from_tensors(self.algorithm, load_file(folder / "training.safetensors"), state["learning_rate"])
+        state, tensors = checkpoints.read_state(folder), load_file(folder / "training.safetensors")
+        with checkpoints.explain_wrong_state(folder):
+            self.steps, self.evaluations = state["steps"], state["evaluations"]
+            self.best = None if state["best"] is None else Evaluation(**state["best"])
+            self.task.episode.copy_(torch.tensor(state["episode"]))
+            self.task.difficulty.copy_(torch.tensor(state.get("difficulty", 1.0)))
+            learning_rate = float(state["learning_rate"])
+        ppo_policy.from_tensors(self.algorithm, tensors, learning_rate)
 
     def close(self) -> None:
         """Free the scene."""

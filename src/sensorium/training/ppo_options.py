@@ -11,7 +11,8 @@ from pydantic import Field, ValidationError
 from sensorium import __version__, tasks
 from sensorium._arguments import checked
 from sensorium.errors import DatasetError, OptionError, did_you_mean
-from sensorium.files import load_json, write_whole
+from sensorium.files import write_whole
+from sensorium.json_files import load_json
 from sensorium.options import Options
 from sensorium.tasks.catalogue import TENSOR_TASKS
 from sensorium.tasks.tensor import TensorTask, TensorTaskConfig

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from sensorium.errors import DatasetError, OptionError
-from sensorium.files import explain_errors, load_json, write_whole
+from sensorium.files import explain_errors, write_whole
+from sensorium.json_files import load_json
 
 if TYPE_CHECKING:
     from rsl_rl.algorithms import PPO

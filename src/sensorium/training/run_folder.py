@@ -7,7 +7,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from sensorium.errors import DatasetError, OptionError, did_you_mean
-from sensorium.files import PART, lock_folder, made_folder, refuse_foreign_links, written_name
+from sensorium.files import PART, lock_folder, made_folder, written_name
+from sensorium.links import refuse_foreign_links
 from sensorium.options import Options
 from sensorium.training.options import CONFIG
 

@@ -244,16 +244,17 @@ class Trainer:
             "evaluations": self.evaluations,
             "best": None if self.best is None else self.best.model_dump(mode="json"),
         }
-        (folder / "state.json").write_text(json.dumps(state))
+        (folder / checkpoints.STATE).write_text(json.dumps(state))
 
     def _restore(self, folder: Path) -> None:
-        state = json.loads((folder / "state.json").read_bytes())
+        state = checkpoints.read_state(folder)
         self.brain.restore(folder / "brain")
         self.memory = load_memory(folder / "memory", self._memory_device())
-        self.steps, self.evaluations = state["steps"], state["evaluations"]
-        self.best = None if state["best"] is None else Evaluation(**state["best"])
-        self._restore_task(state)
-        self._evaluator.n_episodes = state["evaluated"]
+        with checkpoints.explain_wrong_state(folder):
+            self.steps, self.evaluations = state["steps"], state["evaluations"]
+            self.best = None if state["best"] is None else Evaluation(**state["best"])
+            self._restore_task(state)
+            self._evaluator.n_episodes = state["evaluated"]
 
     def _task_state(self) -> dict[str, Any]:
         """Return what the next episodes of the task depend on, JSON-able."""

@@ -163,7 +163,7 @@ class EpisodeSource:
         if name in ("obs/agent/qpos", "obs/agent/qvel"):
             return [joint for joints in self._episode.scene.get("move_groups", {}).values() for joint in joints]
         if name == "actions/action":
-            return list(json.loads(self._episode.attributes["action_names"]))
+            return self._episode.action_names
         if name.startswith("env_states/articulations/"):
             entity = self.scene.entities.get(name.rsplit("/", 1)[-1])
             joints = [] if entity is None else entity.joint_names

@@ -10,6 +10,7 @@ from typing import TypeAlias
 import mujoco
 import numpy as np
 
+from sensorium._paths import path_text
 from sensorium.errors import ModelError, OptionError, did_you_mean
 from sensorium.worlds.lights import Light, light_scene
 from sensorium.worlds.physics_options import write_options
@@ -44,6 +45,7 @@ def load_spec(model: TileMap | mujoco.MjSpec | str | os.PathLike[str]) -> mujoco
             f"cannot add {type(model).__name__}: a model must be a primitive (sn.Box, ...), a sn.TileMap, an MJCF or "
             "URDF file or text, or a mujoco.MjSpec"
         )
+    path_text("model", model)
     is_text = isinstance(model, str) and model.lstrip().startswith("<")
     if not is_text and not os.path.isfile(model):
         hint = did_you_mean(os.fspath(model), registered())

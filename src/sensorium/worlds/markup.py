@@ -9,6 +9,7 @@ from xml.parsers import expat
 
 import numpy as np
 
+from sensorium._paths import path_text
 from sensorium.errors import ModelError, OptionError
 from sensorium.files import read_file
 
@@ -147,7 +148,7 @@ def read_document(document: str | os.PathLike[str], what: str) -> tuple[str | by
         return document, f"the {what} text", None
     if not isinstance(document, str | os.PathLike):
         raise OptionError(f"a {what} must be a file or text, got {type(document).__name__}")
-    path = Path(document)
+    path = Path(path_text(f"a {what}", document))
     try:
         return read_file(path), os.fspath(path), path.resolve().parent
     except (OSError, ValueError) as error:

@@ -12,7 +12,8 @@ from pydantic import Field, model_validator
 from sensorium._arguments import checked
 from sensorium.cameras.imager.lens import Intrinsics, Margins, margins, rays
 from sensorium.errors import DatasetError, NameNotFoundError, OptionError, did_you_mean, shorten
-from sensorium.files import load_json, read_file, write_whole
+from sensorium.files import read_file, write_whole
+from sensorium.json_files import load_json
 from sensorium.options import Options
 
 PROFILES = Path(__file__).parent / "profiles"

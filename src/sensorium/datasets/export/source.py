@@ -184,7 +184,7 @@ class ExportSource:
                 skipped[path] = NO_DATA
         if not images:
             cameras, skipped = [], skipped | {camera.uuid: NOT_REQUESTED for camera in cameras}
-        names = json.loads(first.attributes["action_names"])
+        names = first.action_names
         source = cls(dataset, manifest, entries, first.fps, signals, texts, cameras, names, skipped)
         source._select(include, exclude)
         return source
