@@ -41,10 +41,15 @@ class Options(BaseModel):
     def __init__(self, **values: Any) -> None:
         numeric = _numeric_fields(type(self))
         for name, given in values.items():
-            for value in _leaves(given) if name in numeric else ():
-                if isinstance(value, bool | str):  # of which pydantic would make a number
-                    wanted = _wanted(type(self).model_fields[name].annotation)
-                    raise OptionError(f"{type(self).__name__}.{name} must be {wanted}, got {value!r}")
+            if name not in numeric:
+                continue
+            try:
+                wrong = [value for value in _leaves(given) if isinstance(value, bool | str)]
+            except RecursionError:
+                raise OptionError(f"{type(self).__name__}.{name} contains itself, or is nested too deeply") from None
+            if wrong:  # pydantic would make a number of it
+                wanted = _wanted(type(self).model_fields[name].annotation)
+                raise OptionError(f"{type(self).__name__}.{name} must be {wanted}, got {wrong[0]!r}")
         try:
             super().__init__(**values)
         except ValidationError as error:
