@@ -10,7 +10,8 @@ from typing import Any
 import tyro
 
 from sensorium.errors import DatasetError, OptionError, SensoriumError
-from sensorium.files import create, explain_errors, load_json, made_folder, temporary_path
+from sensorium.files import create, explain_errors, made_folder, temporary_path
+from sensorium.json_files import load_json
 
 
 def default(text: str, metavar: str | None = None, aliases: tuple[str, ...] = ()) -> object:
@@ -73,7 +74,7 @@ def bad_input() -> Iterator[None]:
 
 
 def check_output(option: str, folder: Path | None) -> None:
-    """Create an output folder, and check that files can be written to it.
+    """Check that an output folder can be created and files can be written to it. Nothing remains of the trial.
 
     Args:
         option: name of the option, for the error message: "--plots".
@@ -86,7 +87,7 @@ def check_output(option: str, folder: Path | None) -> None:
         return
     trial = temporary_path(folder / "trial")
     try:
-        with made_folder(folder), explain_errors(folder):
+        with made_folder(folder, keep=False), explain_errors(folder):
             create(trial).close()
             trial.unlink()
     except DatasetError as error:

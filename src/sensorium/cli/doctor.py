@@ -45,7 +45,7 @@ class Doctor:
         from sensorium.doctor.examine import examine, map_topics
         from sensorium.doctor.plots import plot_terms
         from sensorium.doctor.tables import read_any
-        from sensorium.files import write_whole
+        from sensorium.files import made_folder, write_whole
 
         if not 1 <= len(self.files) <= 2:
             raise sn.OptionError(f"give a policy and a log, or a log alone, got {len(self.files)} files")
@@ -73,7 +73,8 @@ class Doctor:
         report = examine(log, contract)
         print(report)
         if self.json is not None:
-            write_whole(self.json, report.to_json().encode())
+            with made_folder(self.json.parent, self.json):
+                write_whole(self.json, report.to_json().encode())
         if self.plots is not None and contract is not None:
             for written in plot_terms(log, contract, self.plots):
                 print(written)

@@ -88,7 +88,7 @@ class SensorSuite(Mapping[str, ObservationSensor]):
     def extend(self, sensors: Iterable[ObservationSensor | Sensor[Any]], owner: str = "suite") -> None:
         """Add several sensors; raises as :meth:`add`. If one of them is refused, none is added."""
         if not isinstance(sensors, Iterable):
-            raise OptionError(f"SensorSuite: sensors must be an iterable of sensors, got {sensors!r:.80}")
+            raise OptionError(f"SensorSuite: the sensors of {owner} must be an iterable, got {sensors!r:.80}")
         if not isinstance(owner, str):
             raise OptionError(f"SensorSuite: owner must be text, got {owner!r:.80}")
         new: dict[str, ObservationSensor] = {}
@@ -96,6 +96,11 @@ class SensorSuite(Mapping[str, ObservationSensor]):
             if not isinstance(sensor, ObservationSensor | Sensor):
                 raise OptionError(
                     f"a suite takes an ObservationSensor or a Sensor of a scene; {owner} contributes {sensor!r}"
+                )
+            if not isinstance(getattr(sensor, "uuid", None), str):
+                raise OptionError(
+                    f"{type(sensor).__name__}, which {owner} contributes, has no uuid: call super().__init__ in its "
+                    "__init__"
                 )
             if sensor.uuid in self._sensors or sensor.uuid in new:
                 first = self._owners.get(sensor.uuid, owner)
@@ -173,15 +178,15 @@ class SensorSuite(Mapping[str, ObservationSensor]):
 
     def _check_reading(self, uuid: str, value: Reading) -> None:
         """Check the first reading of a sensor, or raise for one that differs in shape or dtype."""
-        space = self.space[uuid]
-        if uuid in self._checks or not space.contains(value):
-            fits = ReadingCheck(space).fits(value)
+        space, check = self.space[uuid], ReadingCheck(self.space[uuid])
+        fits = check.fits(value)
+        if not fits or not space.contains(value):
             why = "; its shapes and dtypes are right, but it has NaN or values beyond the bounds" if fits else ""
             raise OptionError(
                 f"the sensor {uuid!r} of {self._owners[uuid]} reads {_format(value)}, which is not in the space "
                 f"that it declares for {self.n_envs} envs: {space}{why}"
             )
-        self._checks[uuid] = ReadingCheck(space)
+        self._checks[uuid] = check
 
     def reset(self, envs: Envs = None) -> None:
         """Reset the sensors for envs that start an episode."""
@@ -219,10 +224,12 @@ def _ordered_dict_space(by_name: dict[str, spaces.Space[Any]]) -> spaces.Dict:
     return spaces.Dict(list(by_name.items()))  # type: ignore[arg-type]
 
 
-def _format(value: Reading) -> str:
-    """Return the shapes and dtypes of a reading, for messages."""
+def _format(value: Reading, depth: int = 8) -> str:
+    """Return the shapes and dtypes of a reading, for messages; of a nested one, the outer ``depth`` levels."""
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{name!r}: {_format(each)}" for name, each in value.items()) + "}"
+        if not depth:
+            return "{...}"
+        return "{" + ", ".join(f"{name!r}: {_format(each, depth - 1)}" for name, each in value.items()) + "}"
     if isinstance(value, tuple):
         return f"{len(value)} dicts"
     shape = "" if getattr(value, "is_nested", False) else getattr(value, "shape", "")  # nested tensors have no shape
@@ -235,11 +242,13 @@ def pick_env(value: Any, env: int) -> Any:
     Raises:
         OptionError: the value has no such env.
     """
-    if isinstance(value, dict):
-        return {name: pick_env(each, env) for name, each in value.items()}
     try:
+        if isinstance(value, dict):
+            return {name: pick_env(each, env) for name, each in value.items()}
         return value[env]
-    except (TypeError, IndexError, ValueError, RuntimeError):  # RuntimeError: tensors that cannot be indexed
+    except OptionError:
+        raise
+    except (TypeError, IndexError, ValueError, RuntimeError):  # RuntimeError: tensors that cannot be indexed, recursion
         raise OptionError(f"pick_env: there is no env {env!r:.40} in {_format(value)}") from None
 
 
@@ -253,7 +262,7 @@ def flatten_reading(value: Reading) -> np.ndarray:
     """
     try:
         return np.concatenate(_columns(value), axis=1)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, RecursionError) as error:
         raise OptionError(f"flatten_reading: {_format(value)} is not a reading of arrays: {error}") from error
 
 
