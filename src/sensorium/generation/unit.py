@@ -18,6 +18,7 @@ from sensorium.errors import OptionError
 from sensorium.files import explain_errors, write_whole
 from sensorium.generation.options import SELECTION, GenerateOptions
 from sensorium.generation.sources import make_policy, make_task
+from sensorium.tasks.hook_results import description_of
 
 if TYPE_CHECKING:
     from sensorium.policies import Policy
@@ -128,7 +129,7 @@ class UnitMaker:
     ) -> None:
         for env, number in enumerate(numbers):
             if mine[env] and not success[env]:
-                note = {"number": number, "steps": int(self.task.step_count[env]), **self.task.describe_env(env)}
+                note = {"number": number, "steps": int(self.task.step_count[env]), **description_of(self.task, env)}
                 if env in errors:
                     note["error"] = errors[env]
                     warnings.warn(f"episode {number} is not written: {errors[env]}", stacklevel=2)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias, TypedDict
 
 import numpy as np
@@ -142,7 +142,7 @@ class ArraySensor(ObservationSensor):
 
     def read(self) -> Arrays:
         """Return copies of the arrays."""
-        return _copied(self._source(), self._dtype)
+        return _copied(self._source(), self._dtype, self.uuid)
 
 
 class DictSensor(ObservationSensor):
@@ -180,7 +180,10 @@ class DictSensor(ObservationSensor):
 
     def read(self) -> tuple[dict[str, Any], ...]:
         """Return one dict per env."""
-        return tuple(self._source())
+        found = self._source()
+        if not isinstance(found, Iterable):
+            raise OptionError(f"{self.uuid!r}: the source must return one dict per env, got {found!r:.80}")
+        return tuple(found)
 
     def to_disk(self, value: Reading) -> Stored:
         """Return a reading as (B, str_max_len) uint8, or as B strings if ``str_max_len`` is None."""
@@ -277,7 +280,10 @@ def _(space: SensedBox, n: int = 1) -> SensedBox:
 
 def _boxes(shape: Shape, dtype: np.dtype[Any], low: float, high: float) -> spaces.Space[Any]:
     if isinstance(shape, Mapping):
-        return spaces.Dict({name: _boxes(each, dtype, low, high) for name, each in shape.items()})
+        try:
+            return spaces.Dict({name: _boxes(each, dtype, low, high) for name, each in shape.items()})
+        except RecursionError:
+            raise OptionError("shape contains itself, or is nested too deeply") from None
     if not isinstance(shape, Sequence) or isinstance(shape, str):
         raise OptionError(f"shape must be a sequence of sizes, or a mapping of names to such, got {shape!r:.80}")
     return box_space(tuple(shape), dtype, low, high)
@@ -298,10 +304,12 @@ def _fields(reading: torch.Tensor | NamedTuple) -> dict[str, torch.Tensor] | tor
     return {name: value for name, value in reading._asdict().items() if value is not None}
 
 
-def _copied(value: Arrays, dtype: np.dtype[Any]) -> Arrays:
+def _copied(value: Arrays, dtype: np.dtype[Any], uuid: str) -> Arrays:
     if isinstance(value, dict):
-        return {name: _copied(each, dtype) for name, each in value.items()}
+        return {name: _copied(each, dtype, uuid) for name, each in value.items()}
     try:
         return np.array(value, dtype)
-    except (TypeError, ValueError) as error:
-        raise OptionError(f"a source of observations must return numbers, got {value!r:.80}: {error}") from None
+    except (TypeError, ValueError, RuntimeError, OverflowError) as error:  # RuntimeError: tensors
+        raise OptionError(
+            f"{uuid!r}: a source of observations must return numbers, got {value!r:.80}: {error}"
+        ) from None

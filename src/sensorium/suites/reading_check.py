@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 from gymnasium import spaces
 
 
@@ -36,4 +37,4 @@ class ReadingCheck:
             return isinstance(value, tuple) and len(value) == self._count
         if self._shape is None:
             return True
-        return getattr(value, "shape", None) == self._shape and value.dtype == self._dtype
+        return isinstance(value, np.ndarray) and value.shape == self._shape and value.dtype == self._dtype

@@ -17,6 +17,7 @@ from sensorium.suites import (
     robot_state,
 )
 from sensorium.tasks.descriptions import camera_sensors
+from sensorium.tasks.hook_results import checked_bodies
 
 if TYPE_CHECKING:
     from sensorium.tasks.config import TaskConfig
@@ -55,7 +56,7 @@ def target_poses(
     """
 
     def object_poses() -> dict[str, np.ndarray]:
-        bodies = task.role_bodies()
+        bodies = checked_bodies(task)
         return {role: task.robot.in_base_frame(task.body_poses(bodies[:, i])) for i, role in enumerate(task.roles)}
 
     return [
@@ -68,7 +69,7 @@ def target_poses(
 def _role_table(task: Task[Any]) -> np.ndarray:
     """Return (B, bodies) int: the index of the role that each body plays in each env, or -1."""
     model = task.scene.model
-    chosen = task.role_bodies()
+    chosen = checked_bodies(task)
     table = np.full((task.n_envs, model.nbody), -1, np.int64)
     for role in range(chosen.shape[1]):
         belongs = model.body_rootid[None, :] == chosen[:, role, None]

@@ -12,6 +12,7 @@ from sensorium.errors import OptionError
 from sensorium.options import checked_integer
 from sensorium.robots import Robot
 from sensorium.suites import ObservationSensor, camera_images, camera_parameters
+from sensorium.tasks.hook_results import description_of
 from sensorium.tasks.protocols import PolicyLike
 from sensorium.worlds import Scene
 
@@ -48,7 +49,7 @@ def task_info(task: EpisodicTask) -> list[dict[str, Any]]:
     """Return one dict per env: the task, its description of the env, and the episode, step and success."""
     columns = (values.tolist() for values in (task.episode, task.step_count, task.succeeded))
     return [
-        {"task": task.name, **task.describe_env(env), "episode": episode, "step": step, "success": success}
+        {"task": task.name, **description_of(task, env), "episode": episode, "step": step, "success": success}
         for env, (episode, step, success) in enumerate(zip(*columns, strict=True))
     ]
 
@@ -75,7 +76,7 @@ def scene_info(
     groups, model, config = robot.groups, task.scene.model, task.config.model_dump(mode="json")
     return {
         "task": task.name,
-        **task.describe_env(env),
+        **description_of(task, env),
         "robot": config["robot"],
         "move_groups": {name: list(group.description.joints) for name, group in groups.items()},
         "group_kinds": {name: group.description.kind for name, group in groups.items()},

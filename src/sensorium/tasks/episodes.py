@@ -11,7 +11,7 @@ from gymnasium import spaces
 from sensorium.errors import DivergenceError, EpisodeOverError
 from sensorium.options import checked_integer
 from sensorium.suites import ActionRecord, SensorSuite
-from sensorium.tasks import task_cameras
+from sensorium.tasks import hook_results, task_cameras
 from sensorium.tasks.checks import ActionLike, checked_action, checked_seed, sorted_numbers
 from sensorium.tasks.history import History
 from sensorium.tasks.hooks import ConfigT, TaskHooks
@@ -159,8 +159,9 @@ class EpisodeLoop(TaskHooks[ConfigT]):
         command = self._checked(action)
         failed = self._advance(command, ~done)
         ended = self.is_done() & ~done
-        reward = np.where(done, 0.0, self._reward()).astype(np.float32)
+        reward = np.where(done, 0.0, hook_results.reward_of(self)).astype(np.float32)
         reward[list(failed)] = 0.0  # a failed env is put to a state that the action did not lead to
+        hook_results.check_finite(self, reward)
         self._observation = self._observe()
         terminated, truncated = self.terminated.copy(), self.truncated.copy()
         info: dict[str, Any] = {"success": self.succeeded.copy()}
@@ -195,12 +196,12 @@ class EpisodeLoop(TaskHooks[ConfigT]):
     def _judge_step(self, acting: np.ndarray, failed: Mapping[int, str]) -> None:
         """Update the episode state after a step of the envs of a mask."""
         self.step_count[acting] += 1
-        self.succeeded[acting] = self._judge()[acting]
+        self.succeeded[acting] = hook_results.goal_mask(self)[acting]
         diverged = np.isin(np.arange(self.n_envs), list(failed))
         self.succeeded &= ~diverged
         if self.ends_on_success:
             self.terminated |= self.succeeded
-        self.terminated[acting] |= self._has_failed()[acting]
+        self.terminated[acting] |= hook_results.failure_mask(self)[acting]
         self.truncated |= ~self.terminated & (diverged | (self.step_count >= self.config.max_steps))
         self.actions.terminal[acting & self.is_done()] = True
 

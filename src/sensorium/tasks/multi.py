@@ -13,6 +13,7 @@ from sensorium.errors import OptionError
 from sensorium.options import Options, checked_integer
 from sensorium.robots import Robot, make
 from sensorium.suites import SensorSuite, merge
+from sensorium.tasks import hook_results
 from sensorium.tasks.checks import check_names, checked_seed
 from sensorium.tasks.config import TaskConfig
 from sensorium.tasks.protocols import EntityLike
@@ -173,13 +174,13 @@ class MultiTask(Task[MultiTaskConfig]):
     def _reward(self) -> np.ndarray:
         reward = np.zeros(self.n_envs, np.float32)
         for task, envs in self._shares():
-            reward[envs] = task._reward()
+            reward[envs] = hook_results.reward_of(task)
         return reward
 
     def describe_env(self, env: int) -> dict[str, Any]:
         """Return the description of an env by its task, with the name of that task."""
         own, number = divmod(checked_integer("env", env, 0, self.n_envs - 1), len(self.tasks))
-        return {"task": self.tasks[number].name, **self.tasks[number].describe_env(own)}
+        return {"task": self.tasks[number].name, **hook_results.description_of(self.tasks[number], own)}
 
     def describe_scene(self, env: int) -> dict[str, Any]:
         """Return the description of one env in the scene of its task."""

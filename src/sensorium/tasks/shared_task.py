@@ -12,6 +12,7 @@ import numpy as np
 from sensorium._arguments import checked
 from sensorium.errors import EpisodeOverError, OptionError
 from sensorium.suites import SensorSuite
+from sensorium.tasks import hook_results
 from sensorium.tasks.checks import ActionLike, check_names, checked_action, checked_seed
 from sensorium.tasks.config import TaskConfig
 from sensorium.tasks.episodes import step_scene
@@ -68,7 +69,8 @@ class SharedTask:
         # Made without __init__, which would make a scene for each of them.
         self.members: dict[str, Task[Any]] = {name: kind.__new__(kind) for name in entities}
         first, middle = next(iter(self.members.values())), (len(entities) - 1) / 2
-        self.scene = Scene(dt=config.dt, substeps=config.substeps, **first._scene_options())
+        options = hook_results.checked_scene_options(first, "_scene_options", first._scene_options())
+        self.scene = Scene(dt=config.dt, substeps=config.substeps, **options)
         for number, (name, member) in enumerate(self.members.items()):
             body = entities[name].make_robot()
             own = config.model_copy(update={"robot": body.options.kind or "own"})
@@ -159,8 +161,9 @@ class SharedTask:
         rewards: ByEntity = {}
         for name, member in self.members.items():
             member._judge_step(running[name], {env: text for env, text in failed.items() if running[name][env]})
-            rewards[name] = np.where(running[name], member._reward(), 0.0).astype(np.float32)
+            rewards[name] = np.where(running[name], hook_results.reward_of(member), 0.0).astype(np.float32)
             rewards[name][list(failed)] = 0.0  # a failed env is put to a state that the action did not lead to
+            hook_results.check_finite(member, rewards[name])
             ended = running[name] & member.is_done()
             if ended.any():
                 member._command(np.zeros((self.n_envs, member.robot.n_actions)), ended)

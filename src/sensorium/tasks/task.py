@@ -13,7 +13,7 @@ from sensorium.options import checked_integer
 from sensorium.robots import Manipulator, Robot, make
 from sensorium.sensors import Sensor
 from sensorium.suites import ActionRecord, ObservationSensor, SensorSuite, pick_env
-from sensorium.tasks import descriptions, rig_cameras, task_cameras
+from sensorium.tasks import descriptions, hook_results, rig_cameras, task_cameras
 from sensorium.tasks.core_sensors import get_core_sensors
 from sensorium.tasks.episodes import EpisodeLoop
 from sensorium.tasks.hooks import ConfigT
@@ -54,7 +54,8 @@ class Task(EpisodeLoop[ConfigT]):
 
     @checked
     def __init__(self, config: ConfigT, robot: Robot | None = None, entity: EntityLike | None = None) -> None:
-        scene = Scene(dt=config.dt, substeps=config.substeps, **self._scene_options())
+        options = hook_results.checked_scene_options(self, "_scene_options", self._scene_options())
+        scene = Scene(dt=config.dt, substeps=config.substeps, **options)
         body = make(config.robot) if robot is None else robot
         self._use(config, body if entity is not None else rig_cameras.choose_cameras(body, config.rig_cameras), scene)
         add_light(scene)
@@ -76,7 +77,7 @@ class Task(EpisodeLoop[ConfigT]):
         if not isinstance(robot, self.robot_type) or (self.needs_groups and not robot.groups):
             needed = "arms as move groups" if self.robot_type is Manipulator else "move groups"
             raise OptionError(f"the task {self.name!r} needs a robot with {needed}; {config.robot!r} has none")
-        self.robot = self._place_robot(robot)
+        self.robot = hook_results.checked_robot(self, "_place_robot", self._place_robot(robot))
 
     def _add_robot(self, name: str) -> None:
         """Add the robot to the scene under a name, and the sensors that the task itself needs."""
@@ -112,7 +113,9 @@ class Task(EpisodeLoop[ConfigT]):
         if not isinstance(made, SensorSuite):
             if isinstance(made, str | Mapping) or not isinstance(made, Iterable):
                 raise OptionError(f"{label} must return a list of sensors or a SensorSuite, got {made!r}")
-            return SensorSuite(self.n_envs, made, f"task {self.name!r}")
+            suite = SensorSuite(self.n_envs)
+            suite.extend(made, f"task {self.name!r}")
+            return suite
         if made.n_envs != self.n_envs:
             raise OptionError(
                 f"{label}: the suite is for {made.n_envs} envs and the task has {self.n_envs}; make it with "

@@ -14,6 +14,7 @@ from sensorium.cameras.randomize import randomize_look
 from sensorium.errors import NameNotFoundError, did_you_mean, shorten
 from sensorium.options import checked_integer
 from sensorium.robots import Robot
+from sensorium.tasks.hook_results import checked_bodies
 from sensorium.tasks.task_camera import TaskCamera
 from sensorium.worlds import Scene
 
@@ -107,7 +108,7 @@ def _options(task: CameraTask, camera: TaskCamera, roles: Sequence[str], segment
 def _aim(task: EpisodeLoop[Any], camera: TaskCamera, envs: np.ndarray, rngs: Sequence[np.random.Generator]) -> None:
     """Draw a camera's pose in each env until it sees what it must; after too many draws use the pose of the options."""
     sensor = task.cameras[camera.name]
-    bodies = task.role_bodies()
+    bodies = checked_bodies(task)
     targets = [task.body_poses(bodies[:, task.roles.index(role)])[:, :3] for role in camera.must_see]
     waiting = list(range(len(envs)))
     base_pos, base_lookat = np.asarray(camera.pos), np.asarray(camera.lookat)

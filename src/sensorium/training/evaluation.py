@@ -11,6 +11,7 @@ from sensorium._arguments import checked
 from sensorium.entities import Brain, LearningBrain
 from sensorium.errors import OptionError
 from sensorium.options import Options
+from sensorium.tasks.hook_results import max_return_of
 from sensorium.training.options import EntityOptions, TrainOptions
 
 if TYPE_CHECKING:
@@ -43,8 +44,8 @@ class Evaluation(Options):
 
     @property
     def fraction(self) -> float | None:
-        """Mean return divided by the maximum return, or None if that is unknown."""
-        return None if self.max_return is None else self.mean / self.max_return
+        """Mean return divided by the maximum return, or None if that is unknown or 0."""
+        return self.mean / self.max_return if self.max_return else None
 
     @property
     def success(self) -> float:
@@ -95,7 +96,7 @@ class Evaluator:
             returns=tuple(returns.tolist()),
             lengths=tuple(lengths.tolist()),
             successes=tuple(successes.tolist()),
-            max_return=self._task.max_return,
+            max_return=max_return_of(self._task),
         )
 
     def _run_batch(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -10,6 +10,7 @@ import torch
 
 from sensorium._arguments import checked
 from sensorium.entities import Brain
+from sensorium.tasks.hook_results import max_return_of
 from sensorium.tasks.tensor import TensorTask
 from sensorium.training.evaluation import Evaluation
 from sensorium.training.options import EntityOptions, TrainOptions
@@ -68,7 +69,7 @@ def run_actions(
         returns=tuple(returns[:n].tolist()),
         lengths=tuple(int(each) for each in lengths[:n].tolist()),
         successes=tuple(succeeded[:n].tolist()),
-        max_return=task.max_return,
+        max_return=max_return_of(task),
         metrics=means,
     )
 
@@ -113,7 +114,7 @@ class TensorEvaluator:
             returns=sum((part.returns for part in parts), ())[:n],
             lengths=sum((part.lengths for part in parts), ())[:n],
             successes=sum((part.successes for part in parts), ())[:n],
-            max_return=self._task.max_return,
+            max_return=max_return_of(self._task),
             metrics={name: float(np.mean([part.metrics[name] for part in parts])) for name in parts[0].metrics},
         )
 

@@ -99,6 +99,10 @@ class Observations:
             for uuid, parts in uuids
             if self._parts[parts.start].part
         ]
+        if not rows:
+            raise OptionError(
+                "a tensor task must observe something: give the robot sensors, or return values in observe()"
+            )
         first = rows[0][2]
         self.values = torch.zeros(len(first), start, device=first.device)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,10 +15,12 @@ from sensorium.errors import DivergenceError, EpisodeOverError, OptionError
 from sensorium.robots import Robot, make
 from sensorium.tasks import task_cameras
 from sensorium.tasks.checks import sorted_numbers
+from sensorium.tasks.hook_results import checked_robot, checked_scene_options
 from sensorium.tasks.protocols import EntityLike
 from sensorium.tasks.tensor.config import TensorTaskConfig
 from sensorium.tasks.tensor.episode_draws import EpisodeDraws
 from sensorium.tasks.tensor.episode_log import EpisodeLog
+from sensorium.tasks.tensor.hook_results import HookResults
 from sensorium.tasks.tensor.hooks import ConfigT, InputDescription, TensorHooks
 from sensorium.tasks.tensor.observations import ObservationPart, Observations, Tensors
 from sensorium.tasks.tensor.outputs import Outputs
@@ -66,12 +68,13 @@ class TensorTask(TensorHooks[ConfigT]):
     @checked
     def __init__(self, config: ConfigT, robot: Robot | None = None, entity: EntityLike | None = None) -> None:
         self.config, self.n_envs = config, config.n_envs
-        self.scene = scene = Scene(dt=config.dt, substeps=config.substeps, **self.scene_options())
+        options = checked_scene_options(self, "scene_options", self.scene_options())
+        self.scene = scene = Scene(dt=config.dt, substeps=config.substeps, **options)
         # without shadows: their map is centred on the origin, and robots walk away from it
         scene.add_light("directional", direction=(-0.3, 0.2, -1.0), shadow=False)
         self.add_scene(scene)
         body = make(config.robot, rig=config.rig, **_pose(config)) if robot is None else type(robot)(robot.options)
-        body = reserve_timing(self.place_robot(body), config.randomize_sensors)
+        body = reserve_timing(checked_robot(self, "place_robot", self.place_robot(body)), config.randomize_sensors)
         self.robot = scene.add_robot(body, name=task_cameras.ROBOT)
         self._entity_sensors = None if entity is None else entity.sensors
         self.add_sensors(scene)
@@ -80,7 +83,7 @@ class TensorTask(TensorHooks[ConfigT]):
         self.device = scene.world.device
         self._allocate()
         self.on_build()
-        limits = self.action_limits().cpu().float()
+        limits = self._results.check_limits(self.action_limits())
         self.single_action_space = spaces.Box(*limits.numpy().T, dtype=np.float32)
         self.action, self.last_action = torch.zeros(2, self.n_envs, len(limits), device=self.device)
         run_on_device(self._prepare, scene)
@@ -104,14 +107,18 @@ class TensorTask(TensorHooks[ConfigT]):
         """Call the hooks that are captured later, which must have run once."""
         self._sensor_randomizer = SensorRandomizer(self)
         self._start(torch.zeros_like(self.terminated))
-        observe = self.config.observe, self.config.ground_truth, self.observe, self._observe_privileged
+        observe = self.config.observe, self.config.ground_truth, self._observe_own, self._observe_privileged
         self._observations = Observations(self.robot, *observe, self._entity_sensors)
         n_columns = self._observations.n_actor + self._observations.n_critic
         self._outputs = Outputs(self.n_envs, n_columns, self.device)
         self._observations.values = self._outputs.values
 
+    def _observe_own(self) -> Mapping[str, torch.Tensor]:
+        return self._results.check("observe", self.observe(), per_env=False)
+
     def _observe_privileged(self) -> dict[str, torch.Tensor]:
-        return {**self.observe_privileged(), **self._sensor_randomizer.observe()}
+        own = self._results.check("observe_privileged", self.observe_privileged(), per_env=False)
+        return {**own, **self._sensor_randomizer.observe()}
 
     def _allocate(self) -> None:
         self.terminated, self.truncated, self._ended = torch.zeros(3, self.n_envs, dtype=torch.bool, device=self.device)
@@ -121,6 +128,7 @@ class TensorTask(TensorHooks[ConfigT]):
         self._begins_anew = torch.ones((), dtype=torch.bool, device=self.device)
         self.difficulty = torch.full((self.n_envs,), 0.0 if self.config.curriculum else 1.0, device=self.device)
         self.reward = torch.zeros(self.n_envs, device=self.device)
+        self._results = HookResults(self, self.n_envs, self.device)
         self.draws = EpisodeDraws(self.config.seed, self.episode)
         self._metrics: dict[str, torch.Tensor] = {}
         self.log = EpisodeLog(self.n_envs, self.device)
@@ -229,11 +237,11 @@ class TensorTask(TensorHooks[ConfigT]):
         self.step_count.add_(1)
         diverged = self.diverged
         diverged.copy_(self.scene.world.diverged != 0)
-        failures = self.failures()
+        failures = self._results.check("failures", self.failures())
         self.failed.zero_()
         for value in failures.values():
             self.failed.logical_or_(value)
-        terms = self.rewards()
+        terms = self._results.check("rewards", self.rewards())
         total = torch.stack(list(terms.values())).sum(dim=0)
         self.reward.copy_(torch.where(diverged, 0.0, total))
         self.terminated.copy_(self.failed & ~diverged)
@@ -241,7 +249,7 @@ class TensorTask(TensorHooks[ConfigT]):
         torch.logical_or(self.terminated, self.truncated, out=self._ended)
         self.end_episodes(self._ended)
         torch.logical_and(self._ended, self._begins_anew, out=self._fresh)
-        metrics = self.metrics()
+        metrics = self._results.check("metrics", self.metrics())
         if not self._metrics:
             with torch.inference_mode(False):
                 self._metrics = {name: torch.zeros_like(self.reward) for name in metrics}
