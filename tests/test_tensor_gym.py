@@ -295,8 +295,8 @@ def test_invalid_arguments_raise():
     task = make("walk")
     with pytest.raises(sn.OptionError, match="n_envs=2; use vector=True"):
         make("walk", 2).as_gymnasium(vector=False)
-    with pytest.raises(NameNotFoundError, match=r"no observation 'comand' \(did you mean 'command'"):
-        task.as_gymnasium(keys=("cmmand",))
+    with pytest.raises(NameNotFoundError, match=r"no observation 'commands' \(did you mean 'command'"):
+        task.as_gymnasium(keys=("commands",))
     with pytest.raises(sn.OptionError, match=r"write keys=\['command'\]"):
         task.as_gymnasium(keys="command")
     for keys in ((), ("imu", "imu")):
