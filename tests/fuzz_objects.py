@@ -119,6 +119,8 @@ def _tasks() -> dict[str, object]:
         "walk": walk,
         "sb3": walk.as_sb3(),
         "rsl_rl": walk.as_rsl_rl(),
+        "tensor_gym": sn.tasks.make("walk", n_envs=2, seed=0).as_gymnasium(),
+        "tensor_gym_env": sn.tasks.make("walk", n_envs=1, seed=0).as_gymnasium(vector=False),
         "nav": nav,
         "nav_planner": nav.policy,
         "floor_plan": nav.plans[0],

@@ -16,7 +16,7 @@ PATHS = {
     "a long name": f"new/{'x' * 300}{{}}",
     "a deep folder": f"{'x/' * 3000}name{{}}",
     "a surrogate": "new/\ud800{}",
-    "not UTF-8": "new/caf\udce9{}",
+    "not UTF-8": "new/name\udce9{}",
     "a NUL": "new/no\0name{}",
 }
 """Name -> path, with a place for the suffix that the argument asks for. A FIFO stands for devices: as root, a fault

@@ -11,6 +11,8 @@ IDS = {
     "multi": "sensorium/MultiTask-v0",
     "balance": "sensorium/Balance-v0",
     "reach": "sensorium/Reach-v0",
+    "walk": "sensorium/Walk-v0",
+    "lift": "sensorium/Lift-v0",
 }
 """Name of a task -> id of its environment."""
 

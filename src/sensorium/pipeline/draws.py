@@ -45,21 +45,28 @@ class Draws:
         is_gpu: bool,
         samples: SampleDraws | None = None,
     ) -> None:
-        keys = [
-            formula.key(seed, uuid, f"{name}:{column}")
-            for uuid, count in zip(uuids, counts, strict=True)
-            for column in range(count)
+        self._columns = [
+            (uuid, f"{name}:{column}") for uuid, count in zip(uuids, counts, strict=True) for column in range(count)
         ]
-        self._keys = np.asarray(keys, np.uint32).reshape(-1, 2)
-        self._out = torch.zeros(len(keys), draw.shape[1], device=draw.device)
+        self._keys = self._make_keys(seed).to(draw.device)
+        self._out = torch.zeros(len(self._keys), draw.shape[1], device=draw.device)
         if samples is None:
-            rows = np.full(len(keys), -1, np.int32)
+            rows = np.full(len(self._keys), -1, np.int32)
             none = torch.zeros(1, dtype=torch.int32, device=draw.device), draw.new_zeros(1, *draw.shape)
             samples = SampleDraws((), *none)
         else:
             rows = np.repeat(samples.rows, counts).astype(np.int32)
         fill = self._warp_fill if is_gpu else self._numba_fill
         self._fill: Callable[[bool], None] = fill(rows, samples.flags, draw, samples.draw)
+
+    def _make_keys(self, seed: int) -> torch.Tensor:
+        """Return the keys of all columns, (columns, 2) int32 with the bits of uint32."""
+        keys = [formula.key(seed, uuid, column) for uuid, column in self._columns]
+        return torch.from_numpy(np.asarray(keys, np.uint32).reshape(-1, 2).view(np.int32))
+
+    def set_seed(self, seed: int) -> None:
+        """Set the seed of all later numbers."""
+        self._keys.copy_(self._make_keys(seed))  # in place: compiled calls and CUDA graphs have the address
 
     def normal(self) -> torch.Tensor:
         """Return standard normals of this tick or sample."""
@@ -77,7 +84,8 @@ class Draws:
         from sensorium.pipeline.kernels.draws import fill_normal, fill_uniform  # imports Numba
         from sensorium.pipeline.launch import launch
 
-        arguments = (self._keys, rows, flags.numpy(), draw.numpy(), sample_draw.numpy(), self._out.numpy())
+        keys = self._keys.numpy().view(np.uint32)
+        arguments = (keys, rows, flags.numpy(), draw.numpy(), sample_draw.numpy(), self._out.numpy())
         return lambda normal: launch(fill_normal if normal else fill_uniform, *arguments)
 
     def _warp_fill(
@@ -87,8 +95,8 @@ class Draws:
 
         from sensorium.pipeline.warp_draws import fill_normal, fill_uniform
 
-        keys, row = (torch.from_numpy(array).to(draw.device) for array in (self._keys.view(np.int32), rows))
+        row = torch.from_numpy(rows).to(draw.device)
         counters = (draw.view(torch.int32), sample_draw.view(torch.int32))
-        inputs: list[Any] = [wp.from_torch(tensor) for tensor in (keys, row, flags, *counters, self._out)]
+        inputs: list[Any] = [wp.from_torch(tensor) for tensor in (self._keys, row, flags, *counters, self._out)]
         device, shape = str(draw.device), tuple(self._out.shape)
         return lambda normal: wp.launch(fill_normal if normal else fill_uniform, shape, inputs, device=device)

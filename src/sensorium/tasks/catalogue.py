@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import Any, overload
 
 from sensorium._arguments import checked
@@ -55,6 +55,11 @@ def find(name: str) -> type[Task[Any]]:
     return TASKS[name]
 
 
+def is_tensor_task(name: str, options: Container[str]) -> bool:
+    """Return whether :func:`make` makes a tensor task, given the name and the options."""
+    return name in TENSOR_TASKS and (name not in TASKS or "device" in options)
+
+
 @overload
 def make(name: str, *, entities: Mapping[str, EntityLike], spacing: float = 1.0, **options: Any) -> SharedTask: ...
 @overload
@@ -93,7 +98,7 @@ def make(
     """
     if not isinstance(name, str):
         raise OptionError(f"name must be the name of a task, got {name!r:.80}")
-    if name in TENSOR_TASKS and (name not in TASKS or "device" in options):
+    if is_tensor_task(name, options):
         if entities is not None:
             raise OptionError(f"entities: several entities act in tasks on arrays only; the task {name!r} takes one")
         if entity is not None:

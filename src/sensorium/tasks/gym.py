@@ -8,18 +8,23 @@ from typing import Any, Literal
 import gymnasium
 import numpy as np
 import torch
-from gymnasium import spaces
 from gymnasium.vector import AutoresetMode
-from gymnasium.vector.utils import batch_space
 
 from sensorium import gymnasium_ids
 from sensorium._arguments import as_array, checked
 from sensorium.errors import OptionError
 from sensorium.suites import pick_env
-from sensorium.tasks.catalogue import TASKS, make
+from sensorium.tasks.catalogue import TASKS, TENSOR_TASKS, is_tensor_task, make
 from sensorium.tasks.checks import ActionLike
-from sensorium.tasks.observation_view import RENDER_MODES, ObservationView, Space, checked_render_mode
+from sensorium.tasks.observation_view import (
+    RENDER_MODES,
+    ObservationView,
+    batched_space,
+    check_no_options,
+    checked_render_mode,
+)
 from sensorium.tasks.task import Task
+from sensorium.tasks.tensor.gym import TensorGymView, TensorVectorView
 
 
 @checked
@@ -102,7 +107,7 @@ class GymView(gymnasium.Env[Any, np.ndarray]):
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Begin an episode. With a seed, it is the first episode of that seed."""
-        _check_no_options(options)
+        check_no_options(options)
         if seed is not None:
             self.task.reseed(seed)
         super().reset(seed=seed)
@@ -151,12 +156,12 @@ class VectorView(gymnasium.vector.VectorEnv[Any, Any, Any]):
         self._use_torch = output == "torch"
         self._view = ObservationView(task.suite, keys, flatten)
         self.single_observation_space = self._view.space
-        self.observation_space = _batched(self._view.space, task.n_envs)
+        self.observation_space = batched_space(self._view.space, task.n_envs)
         self.single_action_space, self.action_space = task.single_action_space, task.action_space
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Begin an episode in all envs. With a seed, these are the first episodes of that seed."""
-        _check_no_options(options)
+        check_no_options(options)
         if seed is not None:
             self.task.reseed(seed)
         super().reset(seed=seed)
@@ -190,7 +195,7 @@ class VectorView(gymnasium.vector.VectorEnv[Any, Any, Any]):
         selected, *rest = outputs
         return selected, rest[0], rest[1], rest[2], vector_info
 
-    def _output(self, value: Any) -> Any:
+    def _output(self, value: object) -> Any:
         """Return arrays as they are, or as tensors over the same memory. Text is unchanged."""
         if not self._use_torch:
             return value
@@ -212,19 +217,20 @@ class VectorView(gymnasium.vector.VectorEnv[Any, Any, Any]):
 
 
 def register() -> list[str]:
-    """Register the tasks with Gymnasium, and return their ids: "sensorium/Pick-v0", "sensorium/NavToObj-v0", ...
+    """Register the tasks with Gymnasium, and return their ids: "sensorium/Pick-v0", "sensorium/Walk-v0", ...
 
     The tasks of the package are registered when ``sensorium`` is imported after Gymnasium, and when ``sn.tasks`` is
-    imported. Call it for tasks of your own, in ``sn.tasks.TASKS``.
+    imported. Call it for tasks of your own, in ``sn.tasks.TASKS`` or ``sn.tasks.TENSOR_TASKS``.
 
     ``gymnasium.make(id, ...)`` and ``gymnasium.make_vec(id, num_envs=..., ...)`` take the task's options, ``robot``,
-    ``keys`` and ``flatten``. The multi task can only be made as a vector.
+    ``keys`` and ``flatten``, and ``make_vec`` also ``output``. With ``device``, "balance" and "reach" are tensor tasks.
+    The multi task can only be made as a vector.
 
     Example:
         >>> env = gymnasium.make("sensorium/Pick-v0", keys=("qpos", "object_poses"), flatten=True)
         >>> envs = gymnasium.make_vec("sensorium/NavToObj-v0", num_envs=8, robot="holonomic")
     """
-    ids = {name: f"sensorium/{cls.__name__}-v0" for name, cls in TASKS.items()}
+    ids = {name: f"sensorium/{cls.__name__}-v0" for name, cls in {**TENSOR_TASKS, **TASKS}.items()}
     gymnasium_ids.register(ids)
     return list(ids.values())
 
@@ -235,9 +241,10 @@ def make_gym(
     flatten: bool = False,
     render_mode: str | None = None,
     **options: Any,
-) -> GymView:
+) -> GymView | TensorGymView:
     """Make a task as a ``gymnasium.Env``; ``gymnasium.make`` calls it. By default no history is kept."""
-    return as_gym(make(task, **{"keep_history": False, **options}), keys, flatten, render_mode)
+    made = make(task, **_with_defaults(task, options))
+    return made.as_gymnasium(vector=False, keys=keys, flatten=flatten, render_mode=render_mode)
 
 
 def make_vector(
@@ -246,18 +253,14 @@ def make_vector(
     keys: Sequence[str] | None = None,
     flatten: bool = False,
     render_mode: str | None = None,
+    output: Literal["numpy", "torch"] = "numpy",
     **options: Any,
-) -> VectorView:
+) -> VectorView | TensorVectorView:
     """Make a task as a ``VectorEnv``; ``gymnasium.make_vec`` calls it. By default no history is kept."""
-    return as_vector(make(task, n_envs=num_envs, **{"keep_history": False, **options}), keys, flatten, render_mode)
+    made = make(task, n_envs=num_envs, **_with_defaults(task, options))
+    return made.as_gymnasium(keys=keys, flatten=flatten, render_mode=render_mode, output=output)
 
 
-def _batched(space: Space, n_envs: int) -> Space:
-    if isinstance(space, spaces.Dict):  # key by key, since Gymnasium sorts the keys of a Dict that it batches
-        return spaces.Dict([(uuid, batch_space(each, n_envs)) for uuid, each in space.items()])  # type: ignore[arg-type]
-    return batch_space(space, n_envs)
-
-
-def _check_no_options(options: dict[str, Any] | None) -> None:
-    if options is not None and not (isinstance(options, dict) and not options):
-        raise OptionError(f"reset takes no options, got {options!r:.80}")
+def _with_defaults(task: str, options: dict[str, Any]) -> dict[str, Any]:
+    """Return options of a task that keeps no history by default. Tensor tasks never keep one."""
+    return options if is_tensor_task(task, options) else {"keep_history": False, **options}

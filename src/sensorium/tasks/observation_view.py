@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 from gymnasium import spaces
+from gymnasium.vector.utils import batch_space
 
 from sensorium.errors import OptionError
 from sensorium.suites import SensorSuite, flatten_reading
@@ -26,6 +27,19 @@ def checked_render_mode(mode: str | None) -> str | None:
     if mode is not None and mode not in RENDER_MODES:
         raise OptionError(f"render_mode must be 'rgb_array' or None, got {mode!r}")
     return mode
+
+
+def check_no_options(options: dict[str, Any] | None) -> None:
+    """Raise OptionError if ``reset`` of a view is given options: it takes none."""
+    if options is not None and not (isinstance(options, dict) and not options):
+        raise OptionError(f"reset takes no options, got {options!r:.80}")
+
+
+def batched_space(space: Space, n_envs: int) -> Space:
+    """Return the space of the observations of all envs, in the order of the keys."""
+    if isinstance(space, spaces.Dict):  # key by key, since Gymnasium sorts the keys of a Dict that it batches
+        return spaces.Dict([(uuid, batch_space(each, n_envs)) for uuid, each in space.items()])  # type: ignore[arg-type]
+    return batch_space(space, n_envs)
 
 
 class ObservationView:

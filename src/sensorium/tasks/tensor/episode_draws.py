@@ -36,6 +36,12 @@ class EpisodeDraws:
         """Set the env whose numbers each env draws, (B,) integers. Default: the env itself."""
         self._envs.copy_(envs)
 
+    def set_seed(self, seed: int) -> None:
+        """Set the seed of all later numbers."""
+        self._seed = seed
+        for _, _, draws in self._made.values():
+            draws.set_seed(seed)
+
     def uniform(
         self, name: str, n: int, low: float = 0.0, high: float = 1.0, counter: torch.Tensor | None = None
     ) -> torch.Tensor:

@@ -14,28 +14,26 @@ from sensorium._tensors import check_plain
 from sensorium.errors import DivergenceError, EpisodeOverError, OptionError
 from sensorium.robots import Robot, make
 from sensorium.tasks import task_cameras
-from sensorium.tasks.checks import sorted_numbers
+from sensorium.tasks.checks import checked_seed, sorted_numbers
 from sensorium.tasks.hook_results import checked_robot, checked_scene_options
 from sensorium.tasks.protocols import EntityLike
 from sensorium.tasks.tensor.config import TensorTaskConfig
 from sensorium.tasks.tensor.episode_draws import EpisodeDraws
 from sensorium.tasks.tensor.episode_log import EpisodeLog
 from sensorium.tasks.tensor.hook_results import HookResults
-from sensorium.tasks.tensor.hooks import ConfigT, InputDescription, TensorHooks
+from sensorium.tasks.tensor.hooks import ConfigT, InputDescription
 from sensorium.tasks.tensor.observations import ObservationPart, Observations, Tensors
 from sensorium.tasks.tensor.outputs import Outputs
 from sensorium.tasks.tensor.robot_forms import reserve_timing
 from sensorium.tasks.tensor.sensor_randomization import SensorRandomizer
+from sensorium.tasks.tensor.views import TensorViews
 from sensorium.worlds import Loop, Scene, run_on_device
 
 if TYPE_CHECKING:
     from tensordict import TensorDict
 
-    from sensorium.tasks.tensor.rsl_rl import RslRlEnv
-    from sensorium.tasks.tensor.sb3 import Sb3VecEnv
 
-
-class TensorTask(TensorHooks[ConfigT]):
+class TensorTask(TensorViews[ConfigT]):
     """A robot with a goal, in B envs, on the CPU or on a GPU. :func:`sensorium.tasks.make` makes them.
 
     To write a task, derive from this class and define the hooks of :class:`~sensorium.tasks.tensor.hooks.TensorHooks`.
@@ -54,6 +52,7 @@ class TensorTask(TensorHooks[ConfigT]):
         log: means over the episodes that ended.
         keep_final: whether each step keeps the last observation of episodes: for :meth:`final_actor`, and as
             ``info["final_obs"]`` of :meth:`step`. Default: whether an entity acts.
+        seed: seed of the episodes; see :meth:`reseed`.
         cameras: the cameras of the options, by name.
 
     Example:
@@ -64,6 +63,7 @@ class TensorTask(TensorHooks[ConfigT]):
 
     keep_final: bool
     single_action_space: spaces.Box
+    single_observation_space: spaces.Dict
 
     @checked
     def __init__(self, config: ConfigT, robot: Robot | None = None, entity: EntityLike | None = None) -> None:
@@ -129,7 +129,8 @@ class TensorTask(TensorHooks[ConfigT]):
         self.difficulty = torch.full((self.n_envs,), 0.0 if self.config.curriculum else 1.0, device=self.device)
         self.reward = torch.zeros(self.n_envs, device=self.device)
         self._results = HookResults(self, self.n_envs, self.device)
-        self.draws = EpisodeDraws(self.config.seed, self.episode)
+        self.seed = self.config.seed
+        self.draws = EpisodeDraws(self.seed, self.episode)
         self._metrics: dict[str, torch.Tensor] = {}
         self.log = EpisodeLog(self.n_envs, self.device)
 
@@ -160,12 +161,28 @@ class TensorTask(TensorHooks[ConfigT]):
             envs.zero_()
         self.scene.set_episodes(first, env_ids=envs)  # sensors draw the numbers of the same episodes
         self.log.clear()
+        self._ended.zero_()
         self._fresh.fill_(True)
         self.episode.copy_(first - 1)
         self.draws.set_envs(envs)
         self.scene.reset()
         run_on_device(self._update_observations, self.scene)
         return self._by_name(self._observations.values.clone()), {"episode": self.episode.clone()}
+
+    def reseed(self, seed: int) -> None:
+        """Set the seed of all later episodes, and count episodes from 0 again. Call :meth:`reset` after it.
+
+        The episodes are then those of a task made with this seed, and those of a ``curriculum`` begin easy again. The
+        noise of sensors restarts too, but keeps the seed with which the task was made, and so does rough ground.
+
+        Raises:
+            OptionError: the seed is not an integer >= 0.
+        """
+        self.seed = checked_seed(seed)
+        self.draws.set_seed(self.seed)
+        self.episode.fill_(-1)
+        self.difficulty.fill_(0.0 if self.config.curriculum else 1.0)
+        self.robot.set_noise_step(0)
 
     def step(
         self, action: torch.Tensor | np.ndarray
@@ -200,6 +217,18 @@ class TensorTask(TensorHooks[ConfigT]):
         except DivergenceError as error:
             self.log.n_diverged += len(error.messages)
         return self._observations.values
+
+    def begin_ended(self) -> Tensors:
+        """Begin new episodes in the envs whose episode ended in the last step, for a task without :attr:`autoreset`.
+
+        Returns:
+            The observation, by uuid.
+        """
+        torch.logical_and(self._ended, ~self._begins_anew, out=self._fresh)
+        self._ended.zero_()
+        self.scene.reset(self._fresh)
+        run_on_device(self._observe_begun, self.scene)
+        return self.observation()
 
     def _take(self, action: torch.Tensor | np.ndarray) -> None:
         """Check an action and write it into :attr:`action`. Kinds of tensors are checked only if that fails."""
@@ -273,6 +302,12 @@ class TensorTask(TensorHooks[ConfigT]):
             older = torch.where(self._fresh[:, None, None], frame, self._frames[:, :-1])
             self._frames.copy_(torch.cat((frame, older), dim=1))
 
+    def _observe_begun(self) -> None:
+        """Update the observations after envs were reset; those of the other envs are the same."""
+        self._observations.update()
+        frame = self._observations.values[:, None, : self._observations.n_actor]
+        self._frames.copy_(torch.where(self._fresh[:, None, None], frame, self._frames))
+
     def _update_final(self) -> None:
         """Keep what is observed at the end of the step, before new episodes begin.
 
@@ -281,7 +316,7 @@ class TensorTask(TensorHooks[ConfigT]):
         before = self._observations.values.clone()
         self._observations.update()
         self._final_values.copy_(torch.where(self.diverged[:, None], before, self._observations.values))
-        frame = self._observations.values[:, None, : self._observations.n_actor]
+        frame = self._final_values[:, None, : self._observations.n_actor]
         self._final.copy_(torch.cat((frame, self._frames[:, :-1]), dim=1))
 
     # -- observations -------------------------------------------------------------------------------------------------
@@ -345,27 +380,7 @@ class TensorTask(TensorHooks[ConfigT]):
         """
         return self._final.flatten(1).clone()
 
-    # -- views --------------------------------------------------------------------------------------------------------
-
-    def as_rsl_rl(self) -> RslRlEnv:
-        """Return the task as a ``VecEnv`` of rsl_rl, with the observation groups "actor" and "critic"."""
-        from sensorium.tasks.tensor.rsl_rl import RslRlEnv
-
-        return RslRlEnv(self)
-
-    def as_sb3(self) -> Sb3VecEnv:
-        """Return the task as a ``VecEnv`` of Stable-Baselines3, with the actor's observations as (B, n) arrays.
-
-        Raises:
-            OptionError: Stable-Baselines3 is not installed, or the policy observes images.
-        """
-        if self.config.observe_cameras:
-            raise OptionError("as_sb3 has vectors only, and the policy observes images: use as_rsl_rl()")
-        try:
-            from sensorium.tasks.tensor.sb3 import Sb3VecEnv
-        except ImportError:
-            raise OptionError("as_sb3 needs Stable-Baselines3: pip install 'sensorium[train]'") from None
-        return Sb3VecEnv(self)
+    # -- scene --------------------------------------------------------------------------------------------------------
 
     def render(self, env: int = 0) -> np.ndarray:
         """Return an image of one env with its robot in view, (480, 640, 3) uint8."""

@@ -1,0 +1,95 @@
+"""``TensorViews``: a tensor task in the interfaces of Gymnasium and of learners."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Literal, cast, overload
+
+from sensorium._arguments import checked_flag
+from sensorium.errors import OptionError
+from sensorium.tasks.tensor.hooks import ConfigT, TensorHooks
+
+if TYPE_CHECKING:
+    from sensorium.tasks.tensor.gym import TensorGymView, TensorVectorView
+    from sensorium.tasks.tensor.rsl_rl import RslRlEnv
+    from sensorium.tasks.tensor.sb3 import Sb3VecEnv
+    from sensorium.tasks.tensor.task import TensorTask
+
+
+class TensorViews(TensorHooks[ConfigT]):
+    """The views of a tensor task. Their packages are imported at the first use."""
+
+    @property
+    def _task(self) -> TensorTask[Any]:
+        return cast("TensorTask[Any]", self)
+
+    @overload
+    def as_gymnasium(
+        self,
+        vector: Literal[True] = True,
+        *,
+        keys: Sequence[str] | None = None,
+        flatten: bool = False,
+        render_mode: str | None = None,
+        output: Literal["numpy", "torch"] = "numpy",
+    ) -> TensorVectorView: ...
+    @overload
+    def as_gymnasium(
+        self,
+        vector: Literal[False],
+        *,
+        keys: Sequence[str] | None = None,
+        flatten: bool = False,
+        render_mode: str | None = None,
+    ) -> TensorGymView: ...
+    def as_gymnasium(
+        self,
+        vector: bool = True,
+        *,
+        keys: Sequence[str] | None = None,
+        flatten: bool = False,
+        render_mode: str | None = None,
+        output: Literal["numpy", "torch"] = "numpy",
+    ) -> TensorVectorView | TensorGymView:
+        """Return the task as a ``gymnasium.vector.VectorEnv``, or a task of one env as a ``gymnasium.Env``.
+
+        Args:
+            vector: False for a ``gymnasium.Env``.
+            keys, flatten, render_mode, output: see :class:`sensorium.tasks.tensor.gym.TensorVectorView`; ``output``
+                only for a vector.
+
+        Raises:
+            OptionError: an argument cannot be used.
+            NameNotFoundError: a key is no observation of the task.
+
+        Example:
+            >>> envs = sn.tasks.make("walk", n_envs=16).as_gymnasium()
+            >>> observation, info = envs.reset(seed=0)
+        """
+        from sensorium.tasks.tensor.gym import TensorGymView, TensorVectorView
+
+        if checked_flag("vector", vector):
+            return TensorVectorView(self._task, keys, flatten, render_mode, output)
+        if output != "numpy":
+            raise OptionError(f"output is an option of vector views, got output={output!r} with vector=False")
+        return TensorGymView(self._task, keys, flatten, render_mode)
+
+    def as_rsl_rl(self) -> RslRlEnv:
+        """Return the task as a ``VecEnv`` of rsl_rl, with the observation groups "actor" and "critic"."""
+        from sensorium.tasks.tensor.rsl_rl import RslRlEnv
+
+        return RslRlEnv(self._task)
+
+    def as_sb3(self) -> Sb3VecEnv:
+        """Return the task as a ``VecEnv`` of Stable-Baselines3, with the actor's observations as (B, n) arrays.
+
+        Raises:
+            OptionError: Stable-Baselines3 is not installed, or the policy observes images.
+        """
+        if self.config.observe_cameras:
+            raise OptionError("as_sb3 has vectors only, and the policy observes images: use as_rsl_rl()")
+        try:
+            from sensorium.tasks.tensor.sb3 import Sb3VecEnv
+        except ImportError:
+            raise OptionError("as_sb3 needs Stable-Baselines3: pip install 'sensorium[train]'") from None
+        return Sb3VecEnv(self._task)
