@@ -6,9 +6,11 @@ from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from itertools import groupby
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
+import numpy as np
 import torch
+from gymnasium import spaces
 
 from sensorium.errors import NameNotFoundError, OptionError, did_you_mean, shorten
 from sensorium.robots import Robot
@@ -140,6 +142,13 @@ class Observations:
         critic = [(PRIVILEGED + uuid, part, read(True)) for uuid, part, read in (*self._readings, *self._truths)]
         critic += [(PRIVILEGED + uuid, "", value) for uuid, value in {**own, **self._privileged()}.items()]
         return actor, critic
+
+
+def space_of(value: torch.Tensor | dict[str, torch.Tensor]) -> spaces.Space[Any]:
+    """Return the space of one env's part of an observation (B, ...)."""
+    if isinstance(value, dict):
+        return spaces.Dict([(name, space_of(each)) for name, each in value.items()])  # type: ignore[arg-type]
+    return spaces.Box(-np.inf, np.inf, tuple(value.shape[1:]), np.float32)
 
 
 def _check_different(sensors: Sequence[str], values: Container[str]) -> None:

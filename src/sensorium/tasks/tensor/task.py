@@ -22,7 +22,7 @@ from sensorium.tasks.tensor.episode_draws import EpisodeDraws
 from sensorium.tasks.tensor.episode_log import EpisodeLog
 from sensorium.tasks.tensor.hook_results import HookResults
 from sensorium.tasks.tensor.hooks import ConfigT, InputDescription
-from sensorium.tasks.tensor.observations import ObservationPart, Observations, Tensors
+from sensorium.tasks.tensor.observations import ObservationPart, Observations, Tensors, space_of
 from sensorium.tasks.tensor.outputs import Outputs
 from sensorium.tasks.tensor.robot_forms import reserve_timing
 from sensorium.tasks.tensor.sensor_randomization import SensorRandomizer
@@ -97,7 +97,7 @@ class TensorTask(TensorViews[ConfigT]):
             Loop(scene, self.act, end, self._fresh, self._update_observations)
             for end in (self._judge, self._judge_and_keep)
         )
-        one = {name: _space_of(value) for name, value in self._by_name(self._observations.values).items()}
+        one = {name: space_of(value) for name, value in self._by_name(self._observations.values).items()}
         self.single_observation_space = spaces.Dict(list(one.items()))  # type: ignore[arg-type]
         if entity is not None:
             own_spaces = self.single_observation_space, self.single_action_space
@@ -397,9 +397,3 @@ class TensorTask(TensorViews[ConfigT]):
 def _pose(config: TensorTaskConfig) -> dict[str, Any]:
     """Return the option of a robot that names the keyframe at which episodes begin, if there is one."""
     return {} if config.keyframe is None else {"keyframe": config.keyframe}
-
-
-def _space_of(value: torch.Tensor | dict[str, torch.Tensor]) -> spaces.Space[Any]:
-    if isinstance(value, dict):
-        return spaces.Dict([(name, _space_of(each)) for name, each in value.items()])  # type: ignore[arg-type]
-    return spaces.Box(-np.inf, np.inf, tuple(value.shape[1:]), np.float32)
