@@ -30,7 +30,8 @@ class HookResults:
     """
 
     def __init__(self, task: object, n_envs: int, device: torch.device) -> None:
-        self._task, self._n_envs, self._device = type(task).__name__, n_envs, device
+        self._task, self._n_envs = type(task).__name__, n_envs
+        self._device = torch.zeros(0, device=device).device  # with its index: "cuda" is not equal to "cuda:0"
         self._shapes: dict[str, Shapes] = {}
 
     def check(self, hook: str, value: object, per_env: bool = True) -> Mapping[str, torch.Tensor]:
