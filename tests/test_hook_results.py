@@ -51,7 +51,9 @@ def test_rewards_of_a_wrong_form(value):
 @pytest.mark.filterwarnings("ignore:overflow")
 def test_rewards_that_are_not_finite(value):
     task = array_task(_reward=value)
-    with pytest.raises(sn.OptionError, match=r"Mine\._reward must return finite numbers of float32, got \w+ in env 1"):
+    with pytest.raises(
+        sn.OptionError, match=r"Mine\._reward must return finite numbers of float32, got \w+ in env 1 at step 1"
+    ):
         step(task)
     task.close()
 

@@ -356,5 +356,7 @@ def test_non_finite_reward_raises_before_it_is_stored(tmp_path, monkeypatch):
         return reward
 
     monkeypatch.setattr(Balance, "_reward", broken)
-    with pytest.raises(OptionError, match="'balance' gave the reward nan in env 1 after 16 steps"):
+    with pytest.raises(
+        OptionError, match=r"Balance\._reward must return .*, got nan in env 1 at step 5 of its episode"
+    ):
         train(recipe("balance", **QUICK), tmp_path / "run")

@@ -21,6 +21,7 @@ class _Hooks(Protocol):
     """The hooks of array tasks that are checked in each step."""
 
     n_envs: int
+    step_count: np.ndarray
 
     def _judge(self) -> np.ndarray: ...
     def _has_failed(self) -> np.ndarray: ...
@@ -59,7 +60,7 @@ def reward_of(task: _Hooks) -> np.ndarray:
     return _rows(task, "_reward", value, "fiub", "numbers")
 
 
-def check_finite(task: object, reward: np.ndarray) -> None:
+def check_finite(task: _Hooks, reward: np.ndarray) -> None:
     """Check the rewards of the envs that made a step.
 
     Raises:
@@ -68,7 +69,8 @@ def check_finite(task: object, reward: np.ndarray) -> None:
     if not np.isfinite(reward).all():
         env = int(np.argmin(np.isfinite(reward)))
         raise OptionError(
-            f"{type(task).__name__}._reward must return finite numbers of float32, got {reward[env]} in env {env}"
+            f"{type(task).__name__}._reward must return finite numbers of float32, got {reward[env]} in env {env} at "
+            f"step {task.step_count[env]} of its episode"
         )
 
 
