@@ -234,7 +234,7 @@ def test_names_of_a_suite_are_text(acting):
     for call in (suite.get, suite.owner, suite.__getitem__):
         with pytest.raises(sn.OptionError, match=r"a uuid must be text, got \[\]"):
             call([])
-    with pytest.raises(sn.OptionError, match="sensors must be an iterable of sensors, got 3"):
+    with pytest.raises(sn.OptionError, match="the sensors of suite must be an iterable, got 3"):
         suite.extend(3)
     with pytest.raises(sn.OptionError, match="observation must be a mapping of uuid -> reading, got None"):
         suite.to_disk(None)
