@@ -188,6 +188,23 @@ def test_names_stay_the_same(hook, later, text):
         task.step(torch.zeros_like(task.action))
 
 
+def test_names_in_any_order_are_not_mixed_up_in_the_log():
+    def rewards(task):
+        terms = {"a": torch.full((B,), 1.0), "b": torch.full((B,), 3.0)}
+        return terms if int(task.step_count[0]) % 2 else dict(reversed(terms.items()))
+
+    def failures(task):
+        causes = {"early": task.step_count > 99, "late": task.step_count > 3}
+        return causes if int(task.step_count[0]) % 2 else dict(reversed(causes.items()))
+
+    task = tensor_task(rewards=rewards, failures=failures)
+    tensor_step(task)
+    for _ in range(3):
+        task.step(torch.zeros_like(task.action))
+    means = task.log.take()
+    assert (means["a"], means["b"], means["ended/early"], means["ended/late"]) == (1.0, 3.0, 0.0, B)
+
+
 def test_shapes_of_observations_stay_the_same():
     task = tensor_task(observe={"a": torch.zeros(B, 3)})
     tensor_step(task)
