@@ -188,19 +188,24 @@ def test_names_stay_the_same(hook, later, text):
         task.step(torch.zeros_like(task.action))
 
 
-def test_names_in_any_order_are_not_mixed_up_in_the_log():
+def test_names_in_any_order_are_not_mixed_up():
+    def turned(task, values):
+        return values if int(task.step_count[0]) % 2 else dict(reversed(values.items()))
+
     def rewards(task):
-        terms = {"a": torch.full((B,), 1.0), "b": torch.full((B,), 3.0)}
-        return terms if int(task.step_count[0]) % 2 else dict(reversed(terms.items()))
+        return turned(task, {"a": torch.full((B,), 1.0), "b": torch.full((B,), 3.0)})
 
     def failures(task):
-        causes = {"early": task.step_count > 99, "late": task.step_count > 3}
-        return causes if int(task.step_count[0]) % 2 else dict(reversed(causes.items()))
+        return turned(task, {"early": task.step_count > 99, "late": task.step_count > 3})
 
-    task = tensor_task(rewards=rewards, failures=failures)
+    def observe(task):
+        return turned(task, {"x": torch.full((B, 1), 5.0), "y": torch.full((B, 1), 7.0)})
+
+    task = tensor_task(rewards=rewards, failures=failures, observe=observe)
     tensor_step(task)
     for _ in range(3):
-        task.step(torch.zeros_like(task.action))
+        observation, *_ = task.step(torch.zeros_like(task.action))
+        assert (float(observation["x"][0, 0]), float(observation["y"][0, 0])) == (5.0, 7.0)
     means = task.log.take()
     assert (means["a"], means["b"], means["ended/early"], means["ended/late"]) == (1.0, 3.0, 0.0, B)
 

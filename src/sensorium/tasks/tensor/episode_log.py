@@ -39,18 +39,17 @@ class EpisodeLog:
         ended: torch.Tensor,
         diverged: torch.Tensor,
     ) -> None:
-        """Add a step. Called in a captured function; the names are the same each time, in any order."""
+        """Add a step. Called in a captured function; the names are the same each time."""
         if not self._names:
             self._allocate(list(values), [*failures, "diverged"])
-        terms = [values[name] for name in self._names]
-        rows = torch.where(diverged, 0.0, torch.stack([*terms, reward]))  # these values are not meaningful
+        rows = torch.where(diverged, 0.0, torch.stack([*values.values(), reward]))  # these values are not meaningful
         self._running.add_(rows)
         new = torch.isnan(rows[:-1]) & (self._first_nan < 0)
         self._first_nan.copy_(torch.where(new, step_count, self._first_nan))
         length = step_count.float()
         each = torch.cat((self._running[:-1] / length, self._running[-1:], length[None], torch.ones_like(length)[None]))
         self._ended.add_(torch.where(ended, each, 0.0).sum(dim=1))
-        self._why.add_(torch.stack([*(failures[name] for name in self._reasons[:-1]), diverged]).sum(dim=1))
+        self._why.add_(torch.stack([*failures.values(), diverged]).sum(dim=1))
         self._running.masked_fill_(ended, 0.0)
 
     @torch.inference_mode(False)  # otherwise the tensors could not be changed outside of a caller's inference mode

@@ -35,7 +35,7 @@ class HookResults:
         self._shapes: dict[str, Shapes] = {}
 
     def check(self, hook: str, value: object, per_env: bool = True) -> Mapping[str, torch.Tensor]:
-        """Return what a hook returned.
+        """Return what a hook returned, in the order of the first call.
 
         Args:
             hook: name of the hook.
@@ -47,7 +47,7 @@ class HookResults:
         """
         known = self._shapes.get(hook)
         if known is None:
-            self._shapes[hook] = self._checked(hook, value, per_env)
+            known = self._shapes[hook] = self._checked(hook, value, per_env)
         elif not _fits(value, known):
             found = self._checked(hook, value, per_env)
             if found.keys() != known.keys():
@@ -56,7 +56,8 @@ class HookResults:
                 if found[name] != shape:
                     got = f"shape {tuple(found[name])}"
                     raise self._wrong(hook, f"the same shapes in each call, {tuple(shape)} for {name!r}", got)
-        return cast(Mapping[str, torch.Tensor], value)
+        given = cast(Mapping[str, torch.Tensor], value)
+        return given if list(given) == list(known) else {name: given[name] for name in known}
 
     def check_limits(self, value: object) -> torch.Tensor:
         """Return what ``action_limits`` returned, (n, 2) float32 on the CPU."""
