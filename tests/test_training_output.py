@@ -6,15 +6,21 @@ import re
 import subprocess
 import sys
 import time
+from contextlib import closing, contextmanager
 
+import av
 import numpy as np
 import pytest
+import torch
 
 import sensorium as sn
 from sensorium.cli import main
 from sensorium.errors import OptionError
-from sensorium.training import Evaluation, Progress, progress_lines
+from sensorium.robots import RigSensor, SensorMount, SensorRig
+from sensorium.training import EntityOptions, Evaluation, Progress, TrainOptions, evaluate, play, progress_lines, train
 from sensorium.training.curve import draw_curve
+from sensorium.training.play_plots import ReadingPlots
+from sensorium.training.players import PPOPlayer, open_player
 from sensorium.training.progress_lines import describe
 
 LINE = re.compile(
@@ -125,24 +131,167 @@ def test_curve_shows_returns_and_metrics():
     assert drawn((), 1).shape == returns.shape
 
 
+class Still:
+    """A policy that does nothing."""
+
+    def __call__(self, observation):
+        return torch.zeros(1, 2)
+
+    def reset(self, ended=None):
+        pass
+
+
+@contextmanager
+def still_player(robot, *patterns):
+    task = sn.tasks.make("balance", robot, n_envs=1, device="cpu", observe=patterns)
+    with closing(task):
+        yield PPOPlayer(task, Still())
+
+
+def drawn_by(player, steps):
+    """Make steps; returns their plots and readings."""
+    plots, rows = ReadingPlots(player.labels, player.task.config.dt), []
+    for _ in range(steps):
+        player.step()
+        rows.append([(measured[0].clone(), true[0].clone()) for measured, true in player.readings()])
+        plots.add(player.readings())
+    assert plots.draw().shape == (480, 640, 3)
+    return plots, rows
+
+
 def test_plots_of_constant_and_of_small_readings_keep_their_labels_in_the_image():
     """A lidar that hits nothing reads 12 m; the magnetic field is 2e-5 T. Their ticks moved the first title out."""
-    from sensorium.training.play import _Plots
-
-    task = sn.tasks.make("balance", sn.robots.make("diffdrive"), n_envs=1, device="cpu", observe=("lidar", "imu"))
-    task.reset()
-    plots = _Plots(task)
-    for _ in range(5):
-        plots.add(task.step(np.zeros((1, 2), np.float32))[0])
-    plots.draw()
-    renderer = plots._canvas.get_renderer()
+    with still_player(sn.robots.make("diffdrive"), "lidar", "imu") as player:
+        plots, _ = drawn_by(player, 5)
     for axes in plots._axes:
         low, high = axes.get_ylim()
         values = np.concatenate([line.get_ydata() for line in axes.lines])
         assert 0.5 * (high - low) <= np.ptp(values) or np.ptp(values) == 0
+    check_labels(plots)
+    for axes in plots._axes:
+        axes.set_ylim(-5e-5, 3.5e-5)  # the magnetic field of a robot that turns
+    plots._canvas.draw()
+    check_labels(plots)
+
+
+def check_labels(plots):
+    """Check that titles and labels of ticks are inside the image."""
+    renderer = plots._canvas.get_renderer()
+    for axes in plots._axes:
+        low, high = axes.get_ylim()
         ticks = [text for text in axes.get_yticklabels() if low <= text.get_position()[1] <= high]
         for text in (axes._left_title, axes.yaxis.get_offset_text(), *ticks):
             box = text.get_window_extent(renderer)
             inside = box.x0 >= 0 and box.y1 <= plots._canvas.figure.bbox.y1
             assert inside or not text.get_text(), text
-    task.close()
+
+
+def test_the_newest_of_the_readings_of_a_history_is_plotted():
+    rig = SensorRig(sensors=(RigSensor(name="wheels", type="JointEncoder", options={**WHEELS, "history_length": 3}),))
+    with still_player(sn.robots.make("balancer", rig=rig), "wheels") as player:
+        assert [tuple(label.names) for label in player.labels[:2]] == [("left_wheel", "right_wheel")] * 2
+        player.step()
+        sensor = player.task.robot.rig["wheels"]
+        measured, true = player.readings()[0]
+        assert torch.equal(measured, sensor.read().positions[:, 0])
+        assert torch.equal(true, sensor.read_ground_truth().positions[:, 0])
+
+
+# -- trainings by SAC --------------------------------------------------------------------------------------------------
+
+WHEELS = {"joints": [0, 1], "noise": 0.01}
+SENSORS = (
+    RigSensor(name="skin", type="ElastomerDisplacement", mount=SensorMount(link="torso"), options={"grid": [2, 3]}),
+    RigSensor(name="eye", type="DepthCamera", mount=SensorMount(link="torso"), options={"width": 4, "height": 3}),
+    RigSensor(name="imu", type="IMU", mount=SensorMount(link="torso"), options={"delay": 0.02, "history_length": 2}),
+    RigSensor(name="wheels", type="JointEncoder", options=WHEELS),
+)
+TRUTH = SensorRig(sensors=(RigSensor(name="pose", type="FramePose", mount=SensorMount(link="torso")),))
+
+
+def sac_options(device):
+    sizes = {"n_envs": 2, "steps": 24, "warmup": 12, "episodes": 1, "gradient_steps": 1, "checkpoint_every": 12}
+    entity = EntityOptions(robot="balancer", sensors=SensorRig(sensors=SENSORS), privileged=TRUTH)
+    brain = {"hidden": [8]}
+    return TrainOptions(task="balance", entity=entity, device=device, brain_options=brain, evaluate_every=12, **sizes)
+
+
+@pytest.fixture(scope="module", params=[None, "cpu"], ids=["arrays", "tensors"])
+def by_sac(request, tmp_path_factory):
+    """Return the folder of a training by SAC."""
+    folder = tmp_path_factory.mktemp("sac") / "balance"
+    train(sac_options(request.param), folder, tensorboard=False)
+    return folder
+
+
+def test_the_video_of_an_entity_can_be_decoded(by_sac, tmp_path, capsys):
+    out = tmp_path / "balance.mp4"
+    assert main(["play", str(by_sac), "--which", "last", "--seconds", "0.4", "--out", str(out)]) == 0
+    assert "10 images, 0.4 s" in capsys.readouterr().out
+    with av.open(str(out)) as file:
+        frames = [frame.to_ndarray(format="rgb24").astype(int) for frame in file.decode(video=0)]
+    assert [frame.shape for frame in frames] == [(480, 1280, 3)] * 10
+    for half in (slice(0, 640), slice(640, 1280)):  # the robot, and the plots
+        assert np.abs(frames[0][:, half] - frames[-1][:, half]).max() > 50
+    assert frames[0][:, 640:].mean() > 200  # plots are white
+
+
+def test_the_lines_of_an_entity_are_its_readings_and_the_ground_truth(by_sac):
+    with open_player(by_sac, "last") as player:
+        labels = [(label.title, tuple(label.names)) for label in player.labels]
+        plots, rows = drawn_by(player, 12)
+        imu, wheels = (player.task.robot.rig[name] for name in ("imu", "wheels"))
+        for each, name in zip(rows[-1], ("lin_acc", "ang_vel", "mag"), strict=False):
+            assert torch.equal(each[0], getattr(imu.read(), name)[0, 0])
+            assert torch.equal(each[1], getattr(imu.read_ground_truth(), name)[0, 0])
+        assert torch.equal(rows[-1][3][0], wheels.read().positions[0])
+        assert torch.equal(rows[-1][3][1], wheels.read_ground_truth().positions[0])
+        assert not torch.equal(*rows[-1][3])
+    assert labels == [
+        ("imu lin_acc, m/s²", ("x", "y", "z")),
+        ("imu ang_vel, rad/s", ("x", "y", "z")),
+        ("imu mag, T", ("x", "y", "z")),
+        ("wheels positions, rad", ("left_wheel", "right_wheel")),
+    ]  # no images, no ground truth alone, and at most 4
+    for number, axes in enumerate(plots._axes):
+        for place, line in enumerate(axes.lines):
+            column, kind = divmod(place, 2)
+            assert line.get_linestyle() == ("-", "--")[kind]
+            expected = [row[number][kind][column].item() for row in rows]
+            np.testing.assert_allclose(line.get_ydata(), expected, rtol=1e-6, atol=1e-12)
+
+
+def test_an_entity_is_shown_as_it_is_evaluated(by_sac):
+    """The episodes are those of ``evaluate``, and begin anew when they end."""
+    with open_player(by_sac, "last") as player:
+        ends, first = [], int(player.task.episode[0])
+        for step in range(1, 200):
+            player.step()
+            if int(player.task.episode[0]) - first > len(ends):
+                ends.append(step)
+    assert len(ends) >= 2
+    assert evaluate(by_sac, 1, which="last").lengths == (ends[0],)
+
+
+@pytest.mark.slow
+def test_an_entity_can_be_watched_in_the_browser(by_sac, capsys):
+    assert main(["play", str(by_sac), "--view", "--seconds", "0.1"]) == 0
+    assert "http://127.0.0.1:" in capsys.readouterr().out
+
+
+def test_a_folder_without_a_policy_is_not_played(tmp_path, capsys):
+    out = tmp_path / "out" / "a.mp4"
+    assert main(["play", str(tmp_path / "none"), "--out", str(out)]) == 1
+    assert "none holds no training: config.json is missing" in capsys.readouterr().err
+    sac_options(None).save(tmp_path)
+    assert main(["play", str(tmp_path), "--out", str(out)]) == 1
+    assert "has no best brain yet: continue the training with --resume" in capsys.readouterr().err
+    with pytest.raises(OptionError, match="which must be 'best' or 'last', got 'first'"):
+        next(play(tmp_path, which="first"))
+    assert not out.parent.exists()
+
+
+def test_a_brain_is_made_on_the_device_that_is_asked_for():
+    options = sac_options(None).model_copy(update={"brain_options": {"hidden": [8], "device": "cuda:99"}})
+    made = options.entity.make()
+    assert options.make_brain(made.observation_space, made.action_space, "cpu").device.type == "cpu"

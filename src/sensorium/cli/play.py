@@ -15,7 +15,9 @@ from sensorium.cli.progress import progress
 
 @dataclass
 class Play:
-    """Show a policy of PPO as a video or in the browser.
+    """Show a trained policy as a video or in the browser.
+
+    It acts on the CPU, without exploration; its training was by PPO or by SAC.
 
     The images of a video have the robot, and beside it plots of what it senses (lines) and of the truth (dashed).
     --view simulates in real time and serves a page until Ctrl-C.
@@ -24,6 +26,7 @@ class Play:
         sensorium play runs/walk --out walk.mp4
         sensorium play runs/walk --seconds 20 --which last --out walk.mp4
         sensorium play runs/walk --view
+        sensorium play runs/balance --out balance.mp4
     """
 
     folder: Annotated[Path, tyro.conf.Positional]
@@ -53,14 +56,11 @@ class Play:
         import_modules(self.modules)
         from sensorium.errors import OptionError
         from sensorium.training import watch
-        from sensorium.training.ppo_options import is_ppo
 
         if self.seconds is not None:
             check_min("seconds", self.seconds, 0.0)
         if (self.out is None) != self.view:
             raise OptionError("give one of --out FILE.mp4, for a video, and --view, for a page in the browser")
-        if not is_ppo(self.folder):
-            raise OptionError(f"{self.folder} holds no training by PPO; train one with `sensorium train walk`")
         if self.out is not None:
             self._write(self.out, 10.0 if self.seconds is None else self.seconds)
             return 0
@@ -78,24 +78,25 @@ class Play:
         from sensorium.datasets.video_streams import VideoStream
         from sensorium.errors import OptionError
         from sensorium.files import made_folder, remove_leftovers
-        from sensorium.training import PPOOptions, play
-        from sensorium.training.play import steps_per_image
+        from sensorium.training.play import draw_images, steps_per_image
+        from sensorium.training.players import open_player
 
         if out.suffix != ".mp4":
             raise OptionError(f"--out must be a file that ends with .mp4, got {out}")
-        dt = float(PPOOptions.load(self.folder).make_config().dt)
-        between = steps_per_image(dt) * dt
         stream: VideoStream | None = None
         try:
-            count = max(1, round(seconds / between))
-            with made_folder(out.parent, out), progress("images", count, "images") as advance:
-                for image in play(self.folder, seconds, self.which, self.seed):
-                    if stream is None:
-                        form = ImageEncoding.of_kind("rgb", *image.shape[:2])
-                        remove_leftovers(out)
-                        stream = VideoStream(out, form, Fraction(round(1000 / between), 1000))
-                    stream.write(image)
-                    advance(1)
+            with open_player(self.folder, self.which, self.seed) as player:
+                dt = player.task.config.dt
+                between = steps_per_image(dt) * dt
+                count = max(1, round(seconds / between))
+                with made_folder(out.parent, out), progress("images", count, "images") as advance:
+                    for image in draw_images(player, seconds):
+                        if stream is None:
+                            form = ImageEncoding.of_kind("rgb", *image.shape[:2])
+                            remove_leftovers(out)
+                            stream = VideoStream(out, form, Fraction(round(1000 / between), 1000))
+                        stream.write(image)
+                        advance(1)
             assert stream is not None
             stream.close(out.parent)
         except BaseException:

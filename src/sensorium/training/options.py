@@ -128,7 +128,11 @@ class TrainOptions(Options):
         if "seed" in self.brain_options:
             raise OptionError("brain_options: the training sets 'seed' itself; remove it")
         check_brain(kind, {"seed": self.seed, **self.brain_options})
-        options, device = self.brain_options, self.device if device is None else device
+        options = self.brain_options
+        if device is None:
+            device = self.device
+        else:  # instead of that of the options
+            options = {name: value for name, value in options.items() if name != "device"}
         if device is not None:
             options = with_device(kind, options, usable_device(device))
         return kind(observation_space, action_space, seed=self.seed, **options)
