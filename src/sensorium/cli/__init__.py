@@ -13,6 +13,7 @@ import signal
 import sys
 from collections.abc import Sequence
 from functools import reduce
+from importlib.util import find_spec
 from operator import or_
 from pathlib import Path
 from typing import Annotated, Protocol, cast
@@ -95,6 +96,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     if arguments is None:  # a program of its own: its worker processes do not search the working folder either
         os.environ["PYTHONSAFEPATH"] = "1"
+        _name_glfw()
         if isinstance(sys.stdout, io.TextIOWrapper):  # names of files may have characters that cannot be encoded
             sys.stdout.reconfigure(errors="backslashreplace")
     given = list(sys.argv[1:] if arguments is None else arguments)
@@ -163,11 +165,27 @@ def _check_paths(command: Command) -> None:
                 checked_path(name, path)
 
 
+def _name_glfw() -> None:
+    """Name the library that the package glfw contains, for this process and its workers.
+
+    MuJoCo imports glfw, which would start a process to find its library. That process would print a traceback where a
+    worker ends while it imports.
+    """
+    package = None if "PYGLFW_LIBRARY" in os.environ else find_spec("glfw")
+    if package is None or package.origin is None:
+        return
+    is_wayland = os.environ.get("XDG_SESSION_TYPE") == "wayland"
+    variant = os.environ.get("PYGLFW_LIBRARY_VARIANT", "wayland" if is_wayland else "x11").lower()
+    library = Path(package.origin).parent / variant / "libglfw.so"  # on Linux; other wheels are searched as usual
+    if library.is_file():
+        os.environ["PYGLFW_LIBRARY"] = str(library)
+
+
 def _import_physics() -> None:
     """Import MuJoCo, which all commands need, with signals held back.
 
-    It imports glfw, which starts a process to ask for the version of a library. Ctrl-C in a terminal reaches that
-    process too, and it would print a traceback of its own. It inherits the mask.
+    It imports glfw, which starts a process to ask for the version of a library that :func:`_name_glfw` did not name.
+    Ctrl-C in a terminal reaches that process too, and it would print a traceback of its own. It inherits the mask.
     """
     if sys.platform == "win32":
         return
