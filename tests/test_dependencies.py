@@ -38,8 +38,8 @@ EXTRAS = {
     "viewer/": ["view"],
 }
 """Start of a path in the package -> the extras whose distributions it may import, besides those of the core."""
-BUNDLED = {"drjit": "mitsuba", "pydantic-core": "pydantic"}
-"""Imported but not declared, since the declared distribution on the right requires one exact version of it."""
+BUNDLED = {"drjit": "mitsuba", "glfw": "mujoco", "pydantic-core": "pydantic"}
+"""Imported or found but not declared, since the declared distribution on the right requires it."""
 TYPES_ONLY = {"typing-extensions"}
 """Imported for type checkers only (``if TYPE_CHECKING``), which bring it along."""
 NOT_IMPORTED = {

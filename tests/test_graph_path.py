@@ -9,6 +9,7 @@ from probe import Probe, ProbeSensor
 from thermometer import Thermometer
 
 import sensorium as sn
+from sensorium import _tensors
 from sensorium.pipeline.storage import TimingStore
 from sensorium.pipeline.timing import TimingParameters
 from sensorium.suites.state import env_states
@@ -256,8 +257,9 @@ def test_too_little_memory_raises_with_what_to_lower(monkeypatch, recwarn, where
         (0.05, {"delay": None}, None),
     ],
 )
-def test_delays_are_checked_if_the_host_knows_them(room, values, message):
-    """The "meta" device, which has no values, stands in for a GPU."""
+def test_delays_are_checked_if_the_host_knows_them(room, values, message, monkeypatch):
+    """The "meta" device, which has no values and which users cannot pass, stands in for a GPU."""
+    monkeypatch.setattr(_tensors, "unusual_kind", lambda tensor: None)
     store = TimingStore.allocate([0], np.zeros((1, 2), np.uint32), 4, torch.device("meta"))
     timing = TimingParameters(store, [room], [room > 0], [False], 0.01)
     timing.note(0, {"delay": np.float32(0.02) if room else 0.0, "jitter": 0.0})
