@@ -6,11 +6,9 @@ fifth longer.
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import nn
-from torch.autograd.function import once_differentiable
+from torch.autograd.function import FunctionCtx, once_differentiable
 
 
 class BufferedMLP:
@@ -49,11 +47,19 @@ class BufferedMLP:
         return outputs
 
 
+class _Context(FunctionCtx):
+    """What a pass keeps until it goes back."""
+
+    mlp: BufferedMLP
+    saved_tensors: tuple[torch.Tensor, ...]
+    needs_input_grad: tuple[bool, ...]
+
+
 class _Pass(torch.autograd.Function):
     """A pass through the layers and back."""
 
     @staticmethod
-    def forward(ctx: Any, mlp: BufferedMLP, inputs: torch.Tensor, *parameters: torch.Tensor) -> torch.Tensor:
+    def forward(ctx: _Context, mlp: BufferedMLP, inputs: torch.Tensor, *parameters: torch.Tensor) -> torch.Tensor:
         ctx.mlp = mlp
         ctx.save_for_backward(inputs, *parameters)
         hidden = inputs
@@ -65,7 +71,7 @@ class _Pass(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+    def backward(ctx: _Context, gradient: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         inputs, *parameters = ctx.saved_tensors
         found: list[torch.Tensor | None] = []
         for weight, (value, before) in zip(parameters[-2:0:-2], reversed(ctx.mlp.hidden), strict=True):
