@@ -121,9 +121,10 @@ class Observations:
             pieces = list(pieces)
             for number, shape in self._shaped:
                 pieces[number] = pieces[number].view(len(values), *shape)
-        found: Tensors = dict(zip(self._uuids, [pieces[number] for number in self._firsts], strict=True))
+        # This is most of the host's time in a step on a GPU; zip() with strict=True takes a fifth longer.
+        found: Tensors = dict(zip(self._uuids, map(pieces.__getitem__, self._firsts)))  # noqa: B905
         for uuid, names, parts in self._divided:
-            found[uuid] = dict(zip(names, pieces[parts], strict=True))
+            found[uuid] = dict(zip(names, pieces[parts]))  # noqa: B905
         return found
 
     def not_finite(self) -> str:
