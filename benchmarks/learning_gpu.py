@@ -191,7 +191,9 @@ def go1(report: Report, mjlab: Path, n_envs: int = 4096, iterations: int = 30) -
     """Train the Go1 by our task and by mjlab's own."""
     with tempfile.TemporaryDirectory() as folder:
         model, rig = write_go1(mjlab, Path(folder) / "go1")
-        robot = {"robot": str(model), "keyframe": "home", "rig": str(rig)}
+        # twice as much room as 22,500 steps with random poses and commands needed: 17 contacts, 74 rows
+        room = {"nconmax": 40, "njmax": 150}
+        robot = {"robot": str(model), "keyframe": "home", "rig": str(rig), **room}
         options = PPOOptions(device="cuda", n_envs=n_envs, hidden=(512, 256, 128), task_options=robot)
         marks = (30.0, 60.0, 90.0, 119.0)
 

@@ -55,6 +55,13 @@ def test_episodes_begin_as_on_the_cpu(name):
         assert gpu.episode.tolist() == cpu.episode.tolist()
 
 
+def test_room_for_contacts_can_be_set():
+    tasks = [make("balance", device, n_envs=2, nconmax=11, njmax=33) for device in ("cpu", "cuda")]
+    world = tasks[1].scene.world
+    assert (world.nconmax, world.njmax) == (11, 33)
+    assert make("balance", "cuda", n_envs=2).scene.world.njmax != 33
+
+
 @pytest.mark.parametrize("name", TASKS)
 def test_random_actions(name):
     task = make(name, "cuda", max_steps=20)
