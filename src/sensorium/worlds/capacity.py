@@ -13,8 +13,8 @@ _MAX_CONTACTS = 256
 over all pairs is far too high."""
 
 _SELF_CONTACTS = 2
-"""Geoms of its own kinematic tree that a geom of a robot touches at the same time, as a mean over its geoms. MuJoCo Warp
-launches a thread for each row of the room, so that room for all pairs would cost time as well as memory."""
+"""Geoms of its own kinematic tree that a geom of a robot touches at the same time, as a mean over its geoms. MuJoCo
+Warp launches a thread for each row of the room, so that room for all pairs would cost time as well as memory."""
 
 _G = mujoco.mjtGeom
 _SINGLE_CONTACT = {_G.mjGEOM_SPHERE, _G.mjGEOM_ELLIPSOID}
@@ -24,8 +24,8 @@ _SINGLE_CONTACT = {_G.mjGEOM_SPHERE, _G.mjGEOM_ELLIPSOID}
 def contact_bound(model: mujoco.MjModel) -> tuple[int, int]:
     """Return (contacts, constraint rows) if every pair of geoms that can collide touches, in one env.
 
-    Of the geoms of one kinematic tree, such as the links of a robot, each is counted with :data:`_SELF_CONTACTS` others,
-    those with the most contacts or rows.
+    Of the geoms of one kinematic tree, such as the links of a robot, each is counted with :data:`_SELF_CONTACTS`
+    others, those with the most contacts or rows.
     """
     pairs = list(_pairs(model))
     contacts, rows = (_sum_of_pairs([(tree, a, b, sizes[k]) for tree, a, b, sizes in pairs]) for k in (0, 1))
