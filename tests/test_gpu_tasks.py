@@ -56,8 +56,8 @@ def test_episodes_begin_as_on_the_cpu(name):
 
 
 def test_room_for_contacts_can_be_set():
-    tasks = [make("balance", device, n_envs=2, nconmax=11, njmax=33) for device in ("cpu", "cuda")]
-    world = tasks[1].scene.world
+    tasks = [make("balance", device, n_envs=2, nconmax=11, njmax=33) for device in ("cpu", "cpu:0", "cuda")]
+    world = tasks[2].scene.world
     assert (world.nconmax, world.njmax) == (11, 33)
     assert make("balance", "cuda", n_envs=2).scene.world.njmax != 33
 

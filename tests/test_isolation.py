@@ -381,6 +381,9 @@ def test_build_on_a_missing_gpu_raises():
         scene.build(n_envs=2, device="cuda")
     with pytest.raises(sn.OptionError, match="nconmax"):
         scene.build(n_envs=2, nconmax=10)
+    for room in ({"nconmax": 2**30}, {"njmax": 2**70}):
+        with pytest.raises(sn.OptionError, match=f"{next(iter(room))} must be <= 1073741823 in 2 envs"):
+            scene.build(n_envs=2, device="cuda", **room)
     scene.build(n_envs=2)
     assert "no sensors" in scene.describe()
 

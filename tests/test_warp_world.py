@@ -305,46 +305,6 @@ def test_capacities_are_sufficient():
     assert most > 4
 
 
-def fist():
-    """Return a model of a hand of 16 links, as an MJCF text, whose fingers close around each other and the palm."""
-
-    def finger(x, y, turn):
-        links = "".join(
-            f'<body pos="0 0 {0.0 if i == 0 else 0.04}"><joint axis="0 1 0" range="-20 110"/>'
-            '<geom type="capsule" fromto="0 0 0 0 0 0.035" size="0.009" mass="0.05"/>'
-            for i in range(3)
-        )
-        return f'<body pos="{x} {y} 0.02" euler="0 0 {turn}">{links}</body></body></body></body>'
-
-    places = [(-0.04, -0.03, 0), (-0.04, -0.01, 0), (-0.04, 0.01, 0), (-0.04, 0.03, 0), (0.03, 0.0, 180)]
-    motors = "".join(f'<motor joint="j{i}" gear="0.3"/>' for i in range(15))
-    body = "".join(finger(*place) for place in places)
-    for i in range(15):
-        body = body.replace("<joint axis", f'<joint name="j{i}" damping="0.01" axis', 1)
-    return (
-        '<mujoco><option gravity="0 0 0"/><default><joint limited="true"/></default><worldbody>'
-        f'<body pos="0 0 1"><freejoint/><geom type="box" size="0.05 0.04 0.01"/>{body}</body></worldbody>'
-        f"<actuator>{motors}</actuator></mujoco>"
-    )
-
-
-def test_capacities_of_a_robot_are_for_some_of_its_pairs():
-    """They cover the contacts of a closing hand, and are far smaller than the number of pairs of its links."""
-    model = mujoco.MjModel.from_xml_string(fist())
-    data = mujoco.MjData(model)
-    nconmax, njmax = capacities(model)
-    most, rng = np.zeros(2), np.random.default_rng(0)
-    for _ in range(20):
-        mujoco.mj_resetData(model, data)
-        for _ in range(10):
-            data.ctrl[:] = rng.uniform(0.2, 1.0, model.nu)
-            mujoco.mj_step(model, data, 20)
-            most = np.maximum(most, (data.ncon, data.nefc))
-    assert 12 < most[0] <= nconmax
-    assert 50 < most[1] <= njmax
-    assert nconmax < 60  # 105 pairs of links can collide, with 270 contacts
-
-
 def test_capacities_exclude_pairs_that_cannot_collide():
     model = mujoco.MjModel.from_xml_string(ARM)
     assert contact_bound(model) == (0, 0), "parent and child do not collide"

@@ -1,9 +1,6 @@
-"""Memory of envs: bytes, and room for contacts and constraints, which the GPU engine allocates in advance."""
+"""Memory of envs: bytes, and upper bounds on contacts and constraints, which the GPU engine allocates in advance."""
 
 from __future__ import annotations
-
-from collections import Counter
-from collections.abc import Iterator
 
 import mujoco
 import numpy as np
@@ -12,53 +9,27 @@ _MAX_CONTACTS = 256
 """Contacts per env that are allocated by default. In large scenes most pairs never touch at the same time, so the bound
 over all pairs is far too high."""
 
-_SELF_CONTACTS = 2
-"""Geoms of its own kinematic tree that a geom of a robot touches at the same time, as a mean over its geoms. MuJoCo
-Warp launches a thread for each row of the room, so that room for all pairs would cost time as well as memory."""
-
 _G = mujoco.mjtGeom
 _SINGLE_CONTACT = {_G.mjGEOM_SPHERE, _G.mjGEOM_ELLIPSOID}
 """Geom types that touch other convex shapes and planes in at most one point."""
 
 
 def contact_bound(model: mujoco.MjModel) -> tuple[int, int]:
-    """Return (contacts, constraint rows) if every pair of geoms that can collide touches, in one env.
-
-    Of the geoms of one kinematic tree, such as the links of a robot, each is counted with :data:`_SELF_CONTACTS`
-    others, those with the most contacts or rows.
-    """
-    pairs = list(_pairs(model))
-    contacts, rows = (_sum_of_pairs([(tree, a, b, sizes[k]) for tree, a, b, sizes in pairs]) for k in (0, 1))
-    for i in range(model.npair):
-        dim = int(model.pair_dim[i])
-        contacts += 8
-        rows += 8 * (1 if dim == 1 else 2 * (dim - 1))
-    return contacts, rows
-
-
-def _pairs(model: mujoco.MjModel) -> Iterator[tuple[bool, int, int, tuple[int, int]]]:
-    """Yield whether both geoms are of one moving tree, the geoms, and (contacts, rows), for pairs that can collide."""
+    """Return (contacts, constraint rows) if every pair of geoms that can collide touches, in one env."""
+    contacts = rows = 0
     pyramidal = model.opt.cone == mujoco.mjtCone.mjCONE_PYRAMIDAL
-    tree = model.body_rootid[model.geom_bodyid]
-    moves = model.body_weldid[model.geom_bodyid] != 0
     for a in range(model.ngeom):
         for b in range(a + 1, model.ngeom):
             if _collide(model, a, b):
                 count = _pair_contacts(model, a, b)
                 dim = int(max(model.geom_condim[a], model.geom_condim[b]))
-                row = 1 if dim == 1 else 2 * (dim - 1) if pyramidal else dim
-                yield bool(moves[a] and moves[b] and tree[a] == tree[b]), a, b, (count, count * row)
-
-
-def _sum_of_pairs(pairs: list[tuple[bool, int, int, int]]) -> int:
-    """Return the sum of the sizes of pairs, of each geom with at most :data:`_SELF_CONTACTS` others of its tree."""
-    total = sum(size for same_tree, *_, size in pairs if not same_tree)
-    touched: Counter[int] = Counter()
-    for _, a, b, size in sorted((pair for pair in pairs if pair[0]), key=lambda pair: -pair[3]):
-        if max(touched[a], touched[b]) < _SELF_CONTACTS:
-            touched.update((a, b))
-            total += size
-    return total
+                contacts += count
+                rows += count * (1 if dim == 1 else 2 * (dim - 1) if pyramidal else dim)
+    for i in range(model.npair):
+        dim = int(model.pair_dim[i])
+        contacts += 8
+        rows += 8 * (1 if dim == 1 else 2 * (dim - 1))
+    return contacts, rows
 
 
 def _collide(model: mujoco.MjModel, a: int, b: int) -> bool:

@@ -141,6 +141,9 @@ class Scene(Appearance):
                 raise OptionError(f"{option} must be an integer >= {minimum}, got {value!r}")
         if n_envs > _MAX_ENVS:
             raise OptionError(f"n_envs must be an integer <= {_MAX_ENVS}, got {n_envs}")
+        for option, room in (("nconmax", nconmax), ("njmax", njmax)):
+            if room is not None and room > _MAX_ENVS // n_envs:  # all are elements of one array
+                raise OptionError(f"{option} must be <= {_MAX_ENVS // n_envs} in {n_envs} envs, got {room}")
         world, options = self._start_world(device, int(n_envs), int(threads), nconmax, njmax)
         try:
             world.lights, world.environments = tuple(self._lights.values()), self.options.environments

@@ -58,8 +58,8 @@ class TensorTaskConfig(Options):
     """Contacts per env for which memory is allocated on a GPU. Default: chosen from the model. A CPU allocates what it
     needs."""
     njmax: int | None = Field(default=None, ge=1)
-    """Rows of constraints per env for which memory is allocated on a GPU. Default: chosen from the model. A robot of
-    many geoms that can touch each other learns faster with fewer, such as twice as many as ``mjData.nefc`` ever has."""
+    """Rows of constraints per env for which memory is allocated on a GPU. Default: chosen from the model. MuJoCo
+    Warp launches a thread for each, so a robot of many geoms that can touch each other should have few unused ones."""
     threads: int = Field(default=0, ge=0)
     """Threads of the physics on the CPU; 0 for one per core."""
 

@@ -79,7 +79,7 @@ class TensorTask(TensorViews[ConfigT]):
         self._entity_sensors = None if entity is None else entity.sensors
         self.add_sensors(scene)
         self.cameras = task_cameras.add_cameras(self, segmentation=False)
-        room = {} if config.device == "cpu" else {"nconmax": config.nconmax, "njmax": config.njmax}
+        room = {} if config.device.startswith("cpu") else {"nconmax": config.nconmax, "njmax": config.njmax}
         scene.build(n_envs=config.n_envs, device=config.device, seed=config.seed, threads=config.threads, **room)
         self.device = scene.world.device
         self._allocate()
