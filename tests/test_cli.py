@@ -12,6 +12,7 @@ from conftest import ARM, drop_scene
 
 import sensorium as sn
 from sensorium import cli
+from sensorium.cli.arguments import parse_options
 
 COMMANDS = ["record", "replay", "validate", "generate", "export", "train", "evaluate"]
 COMMANDS += ["export-policy", "play", "plot", "fit", "doctor", "compare", "view"]
@@ -238,3 +239,17 @@ def test_view_command_shows_a_model(tmp_path):
     finally:
         process.kill()
         process.stdout.close()
+
+
+def test_options_by_key():
+    base = {"rewards": {"torque": 1, "fall": 2}, "dt": 0.02}
+    texts = ["rewards.torque=3", "imu.gyro.x=[0, 1]", "imu.acc=text", "name=a.b"]
+    assert parse_options("--option", texts, base) == {
+        "rewards": {"torque": 3, "fall": 2},
+        "dt": 0.02,
+        "imu": {"gyro.x": [0, 1], "acc": "text"},
+        "name": "a.b",
+    }
+    assert base == {"rewards": {"torque": 1, "fall": 2}, "dt": 0.02}
+    with pytest.raises(sn.OptionError, match=r"^--option dt.x=1: dt is 0.02, which has no keys$"):
+        parse_options("--option", ["dt.x=1"], base)

@@ -19,7 +19,7 @@ from sensorium.tasks.balance import Balance
 class Lean(Balance):
     name = "own_lean"
 
-    def _judge(self):
+    def judge(self):
         return self.step_count >= 5
 
 sn.tasks.TASKS[Lean.name] = Lean

@@ -26,7 +26,7 @@ def array_task(**hooks):
     def method(value):
         return value if callable(value) else lambda self, *args: value
 
-    defaults = {"_judge": np.zeros(B, bool), "_reward": np.zeros(B)}  # those of "balance" call other hooks
+    defaults = {"judge": np.zeros(B, bool), "rewards": {"one": np.zeros(B)}}  # those of "balance" call other hooks
     kind = type("Mine", (Balance,), {name: method(value) for name, value in (defaults | hooks).items()})
     return kind(BalanceConfig(n_envs=B, max_steps=4, keep_history=False))
 
@@ -37,39 +37,68 @@ def step(task):
 
 
 @pytest.mark.parametrize(
-    "value",
-    [None, "much", [1.0], np.zeros((B, 1)), np.zeros(3), {"a": 1}, np.zeros(B, complex), object(), [[1], [2, 3]]],
+    "value", [None, "much", [1.0], np.zeros((B, 1)), np.zeros(3), np.zeros(B, complex), object(), [[1], [2, 3]], {}]
 )
 def test_rewards_of_a_wrong_form(value):
-    task = array_task(_reward=value)
-    with pytest.raises(sn.OptionError, match=r"Mine\._reward must return numbers of shape \(2,\), one per env; got"):
+    task = array_task(rewards={"good": np.zeros(B), "a": value})
+    wanted = r"Mine\.rewards must return numbers of shape \(2,\), one per env, for 'a'; got"
+    with pytest.raises(sn.OptionError, match=wanted):
         step(task)
+    task.close()
+
+
+@pytest.mark.parametrize("hook", ["rewards", "failures"])
+@pytest.mark.parametrize("value", [None, np.zeros(B), {3: np.zeros(B)}, [("a", np.zeros(B))]])
+def test_terms_without_names(hook, value):
+    task = array_task(**{hook: value})
+    with pytest.raises(sn.OptionError, match=rf"Mine\.{hook} must return a dict of names to \w+ of shape \(2,\); got"):
+        step(task)
+    task.close()
+
+
+def test_no_term_of_the_reward():
+    with pytest.raises(sn.OptionError, match=r"Mine\.rewards must return at least one term; got"):
+        step(array_task(rewards={}))
+
+
+def test_the_reward_is_the_sum_of_its_terms():
+    task = array_task(rewards={"near": np.array([1.0, 2.0]), "effort": -0.25})
+    assert step(task)[1].tolist() == [0.75, 1.75]
+    assert {name: value.tolist() for name, value in task.reward_terms.items()} == {
+        "near": [1.0, 2.0],
+        "effort": [-0.25, -0.25],
+    }
+    task.close()
+
+
+def test_any_failure_terminates():
+    task = array_task(failures={"left": np.array([True, False]), "right": [False, False]})
+    assert step(task)[2].tolist() == [True, False]
     task.close()
 
 
 @pytest.mark.parametrize("value", [np.array([0.0, np.nan]), [1.0, np.inf], np.array([1.0, 1e300])])
 @pytest.mark.filterwarnings("ignore:overflow")
 def test_rewards_that_are_not_finite(value):
-    task = array_task(_reward=value)
-    with pytest.raises(
-        sn.OptionError, match=r"Mine\._reward must return finite numbers of float32, got \w+ in env 1 at step 1"
-    ):
+    task = array_task(rewards={"good": [0.0, 0.0], "bad": value})
+    wanted = r"Mine\.rewards must return finite numbers of float32, got [\w+]+ for 'bad' in env 1 at step 1"
+    with pytest.raises(sn.OptionError, match=wanted):
         step(task)
     task.close()
 
 
 @pytest.mark.parametrize("value", [0.5, [0.5, 0.5], torch.tensor([0.5, 0.5]), np.full(B, 0.5)])
 def test_rewards_in_any_container(value):
-    task = array_task(_reward=value)
+    task = array_task(rewards={"one": value})
     assert step(task)[1].tolist() == [0.5, 0.5]
     task.close()
 
 
-@pytest.mark.parametrize("hook", ["_judge", "_has_failed"])
 @pytest.mark.parametrize("value", [None, "no", [True], np.zeros((B, 1), bool), np.array([0.5, np.nan])])
+@pytest.mark.parametrize("hook", ["judge", "failures"])
 def test_masks_of_a_wrong_form(hook, value):
-    task = array_task(**{hook: value}, _reward=0.0)
-    with pytest.raises(sn.OptionError, match=rf"Mine\.{hook} must return booleans of shape \(2,\), one per env; got"):
+    task = array_task(**{hook: value if hook == "judge" else {"fall": value}})
+    with pytest.raises(sn.OptionError, match=rf"Mine\.{hook} must return booleans of shape \(2,\), one per env.*; got"):
         step(task)
     task.close()
 
@@ -87,7 +116,7 @@ def test_descriptions_that_are_not_json():
 
 @pytest.mark.parametrize(
     ("hook", "value"),
-    [("_scene_options", None), ("_scene_options", {1: 2}), ("_scene_options", {"dt": 0.1}), ("_place_robot", None)],
+    [("scene_options", None), ("scene_options", {1: 2}), ("scene_options", {"dt": 0.1}), ("place_robot", None)],
 )
 def test_hooks_of_the_scene(hook, value):
     with pytest.raises(sn.OptionError, match=rf"Mine\.{hook} must return .*; got"):
@@ -95,9 +124,9 @@ def test_hooks_of_the_scene(hook, value):
 
 
 @pytest.mark.parametrize("value", [None, 3, [None], "text"])
-@pytest.mark.parametrize("hook", ["create_robot_sensors", "_create_sensor_suite_from_config"])
+@pytest.mark.parametrize("hook", ["create_robot_sensors", "create_task_sensors"])
 def test_sensors_of_a_wrong_form(hook, value):
-    with pytest.raises(sn.OptionError, match=r"robot 'balancer'|_create_sensor_suite_from_config|task 'balance'"):
+    with pytest.raises(sn.OptionError, match=r"robot 'balancer'|create_task_sensors|task 'balance'"):
         array_task(**{hook: value})
 
 
@@ -108,7 +137,7 @@ def test_max_return(value):
         sn.tasks.hook_results.max_return_of(kind.__new__(kind))
 
 
-@pytest.mark.parametrize("hook", ["_reward", "_judge", "_has_failed", "describe_env"])
+@pytest.mark.parametrize("hook", ["rewards", "judge", "failures", "describe_env"])
 def test_exceptions_of_hooks_pass_through(hook):
     def fails(self, *args):
         raise OwnError("mine")

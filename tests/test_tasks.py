@@ -658,8 +658,8 @@ class OwnSuite(sn.tasks.Pick):
 
     n_sensed = 2
 
-    def _create_sensor_suite_from_config(self, config):
-        sensors = super()._create_sensor_suite_from_config(config)
+    def create_task_sensors(self, config):
+        sensors = super().create_task_sensors(config)
         return sn.suites.SensorSuite(self.n_sensed, sensors, "own task")
 
 
@@ -677,10 +677,10 @@ def test_a_task_may_return_a_suite():
 @pytest.mark.parametrize("made", [None, "qpos", {"qpos": 1}])
 def test_a_task_that_returns_no_sensors_raises(made):
     class Wrong(sn.tasks.Pick):
-        def _create_sensor_suite_from_config(self, config):
+        def create_task_sensors(self, config):
             return made
 
-    with pytest.raises(sn.OptionError, match=r"Wrong\._create_sensor_suite_from_config must return a list of sensors"):
+    with pytest.raises(sn.OptionError, match=r"Wrong\.create_task_sensors must return a list of sensors"):
         Wrong(sn.tasks.PickConfig())
 
 

@@ -324,15 +324,15 @@ def test_balance_reward_is_highest_at_the_start_pose():
     turn = np.array([0.0, 0.0, np.pi / 2, np.pi])
     quat[:, 0], quat[:, 3] = np.cos((heading + turn) / 2), np.sin((heading + turn) / 2)
     pos = start[:, :3] + np.array([[0, 0, 0], [0.3, 0.4, 0], [0, 0, 0], [0, 0, 0]])
-    task.robot._entity.set_pose(pos, quat)
+    task.robot.entity.set_pose(pos, quat)
     task.scene.forward()
-    np.testing.assert_allclose(task._reward(), [1.0, 0.5, 0.975, 0.95], atol=1e-3)
+    np.testing.assert_allclose(task.rewards()["balance"], [1.0, 0.5, 0.975, 0.95], atol=1e-3)
     task.step(np.array([[0.0, 0.0], [0.0, 0.0], [1.0, -1.0], [2.0, 2.0]]))
     np.testing.assert_allclose(task.scene.world.bind("ctrl")[3], 1.0)  # actions are clipped at the limits of the motors
-    task.robot._entity.set_pose(pos + np.array([1.6, 0, 0]), quat)
+    task.robot.entity.set_pose(pos + np.array([1.6, 0, 0]), quat)
     task.scene.forward()
-    assert task._has_failed().all()
-    assert (task._reward() == 0).all()
+    assert task.failures()["range"].all()
+    assert (task.rewards()["balance"] == 0).all()
 
 
 @pytest.mark.slow
@@ -348,15 +348,14 @@ def test_balance_is_learned(tmp_path):
 def test_non_finite_reward_raises_before_it_is_stored(tmp_path, monkeypatch):
     from sensorium.tasks.balance import Balance
 
-    real = Balance._reward
+    real = Balance.rewards
 
     def broken(task):
-        reward = np.array(real(task), dtype=float)
+        reward = real(task)["balance"]
         reward[1] = np.nan if task.step_count[1] == 5 else reward[1]
-        return reward
+        return {"balance": reward}
 
-    monkeypatch.setattr(Balance, "_reward", broken)
-    with pytest.raises(
-        OptionError, match=r"Balance\._reward must return .*, got nan in env 1 at step 5 of its episode"
-    ):
+    monkeypatch.setattr(Balance, "rewards", broken)
+    wanted = r"Balance\.rewards must return .*, got nan for 'balance' in env 1 at step 5 of its episode"
+    with pytest.raises(OptionError, match=wanted):
         train(recipe("balance", **QUICK), tmp_path / "run")

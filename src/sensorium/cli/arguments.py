@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -54,6 +54,30 @@ def parse_pair(option: str, text: str) -> tuple[str, Any]:
         return name, load_json(value)
     except ValueError:
         return name, value
+
+
+def parse_options(option: str, texts: Sequence[str], base: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Return the values of several ``name=value``. ``name.key=value`` sets one key of an option that is a dict.
+
+    Args:
+        option: the option that they belong to, for the error message: "--option".
+        texts: what was given.
+        base: values that they change.
+
+    Raises:
+        OptionError: one has no "=", or sets a key of a value that is no dict.
+    """
+    found = dict(base or {})
+    for text in texts:
+        name, value = parse_pair(option, text)
+        name, dot, key = name.partition(".")
+        if dot:
+            before = found.get(name, {})
+            if not isinstance(before, Mapping):
+                raise OptionError(f"{option} {text}: {name} is {before!r:.80}, which has no keys")
+            value = {**before, key: value}
+        found[name] = value
+    return found
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from sensorium.cli.arguments import default, parse_pair
+from sensorium.cli.arguments import default, parse_options, parse_pair
 from sensorium.cli.progress import NOTHING_KEPT, status_progress
 from sensorium.errors import OptionError, did_you_mean, shorten
 
@@ -72,7 +72,8 @@ class Generate:
     """Options of all cameras as name=value, e.g. profile=rgbd rate=30, or of one camera as camera.name=value, e.g.
     wrist.delay=0.05. Values are JSON or text."""
     option: Annotated[tuple[str, ...], default("the task's defaults")] = ()
-    """Options of the task as name=value, e.g. max_steps=300. Values are JSON or text."""
+    """Options of the task as name=value, e.g. max_steps=300, or randomize.lights=0.3 for one key of an option. Values
+    are JSON or text."""
     successes_only: Annotated[bool | None, default("yes, but not for --policy random")] = None
     """Count only episodes that succeed; otherwise the dataset holds every episode."""
     keep_failed: bool = False
@@ -92,7 +93,7 @@ class Generate:
 
         import_modules(self.modules)
         check_names("task", [self.task], names())  # before anything is written
-        task_options: dict[str, Any] = dict(parse_pair("--option", text) for text in self.option)
+        task_options = parse_options("--option", self.option)
         if self.rig_cameras is not None:
             task_options["rig_cameras"] = self.rig_cameras
         if self.cameras:

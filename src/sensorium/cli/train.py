@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
-from sensorium.cli.arguments import default, parse_pair
+from sensorium.cli.arguments import default, parse_options
 from sensorium.cli.progress import NOTHING_KEPT, status_progress, stop_request
 
 if TYPE_CHECKING:
@@ -65,7 +65,8 @@ class Train:
     rig: Annotated[Path | None, default(_RECIPE)] = None
     """YAML file of the robot's sensors."""
     option: Annotated[tuple[str, ...], default(_RECIPE)] = ()
-    """Options of the task as name=value, e.g. max_steps=300. Values are JSON or text."""
+    """Options of the task as name=value, e.g. max_steps=300, or rewards.torque=-1e-3 for one key of an option. Values
+    are JSON or text."""
     brain: Annotated[tuple[str, ...], default(_RECIPE)] = ()
     """Options of the brain or of PPO as name=value, e.g. learning_rate=0.0003."""
     memory: Annotated[tuple[str, ...], default(_RECIPE)] = ()
@@ -181,10 +182,10 @@ class Train:
                 raise OptionError("--rig, --option and --brain cannot be changed with --resume; remove them")
             values = {name: getattr(stored, name) for name in PPOOptions.model_fields}
             return PPOOptions(**{**values, **given})
-        given["task_options"] = dict(parse_pair("--option", text) for text in self.option)
+        given["task_options"] = parse_options("--option", self.option)
         if self.rig is not None:
             given["task_options"]["rig"] = SensorRig.load(self.rig).model_dump(mode="json")
-        return ppo_recipe(self.task, **given, **dict(parse_pair("--brain", text) for text in self.brain))
+        return ppo_recipe(self.task, **given, **parse_options("--brain", self.brain))
 
     def _new_options(self) -> TrainOptions:
         from sensorium.robots import SensorRig
@@ -201,8 +202,8 @@ class Train:
             changes["entity"] = base.entity.model_copy(update={"sensors": SensorRig.load(self.rig)})
         if self.memory:
             changes["memory"] = self._memory(base.memory)
-        changes["task_options"] = {**base.task_options, **dict(parse_pair("--option", text) for text in self.option)}
-        changes["brain_options"] = {**base.brain_options, **dict(parse_pair("--brain", text) for text in self.brain)}
+        changes["task_options"] = parse_options("--option", self.option, base.task_options)
+        changes["brain_options"] = parse_options("--brain", self.brain, base.brain_options)
         return recipe(self.task, **changes)
 
     def _memory(self, default: int | ClusterOptions) -> int | ClusterOptions:
@@ -210,7 +211,7 @@ class Train:
         from sensorium.entities import ClusterOptions
 
         base = default.model_dump() if isinstance(default, ClusterOptions) else {"capacity": default}
-        values = base | dict(parse_pair("--memory", text) for text in self.memory)
+        values = parse_options("--memory", self.memory, base)
         return values["capacity"] if values.keys() == {"capacity"} else ClusterOptions(**values)
 
     def _stored_options(self) -> TrainOptions:

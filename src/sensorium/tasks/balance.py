@@ -53,7 +53,7 @@ class Balance(Task[BalanceConfig]):
     shareable = True
     ends_on_success = False
 
-    def _begin_episodes(self, envs: np.ndarray, rngs: Sequence[np.random.Generator]) -> None:
+    def begin_episodes(self, envs: np.ndarray, rngs: Sequence[np.random.Generator]) -> None:
         bounds = (self.config.tilt, np.pi)
         tilt, heading = (np.array([rng.uniform(-1, 1) for rng in rngs]) * bound for bound in bounds)
         lean = np.column_stack([np.cos(tilt / 2), np.zeros_like(tilt), np.sin(tilt / 2), np.zeros_like(tilt)])
@@ -62,7 +62,7 @@ class Balance(Task[BalanceConfig]):
         self.robot.entity.set_pose(start, quat, envs)
         self._start_left[envs] = np.column_stack([-np.sin(heading), np.cos(heading)])
 
-    def _on_build(self) -> None:
+    def on_build(self) -> None:
         self._start_left = np.zeros((self.n_envs, 2))  # horizontal direction of the robot's y axis at the start
         model, prefix = self.scene.model, f"{self.robot.name}/"
         self._motors = [each for each in range(model.nu) if model.actuator(each).name.startswith(prefix)]
@@ -75,19 +75,22 @@ class Balance(Task[BalanceConfig]):
         turned = np.arccos(np.clip((left[:, :2] * self._start_left).sum(axis=1) / horizontal, -1, 1))
         return np.arccos(np.clip(up[:, 2], -1, 1)), np.linalg.norm(pose[:, :2] - self.origin, axis=1), turned
 
-    def _has_failed(self) -> np.ndarray:
+    def failures(self) -> dict[str, np.ndarray]:
         lean, distance, _ = self._state()
-        return (lean > self.config.fall) | (distance > self.config.range)
+        return {"fall": lean > self.config.fall, "range": distance > self.config.range}
 
-    def _judge(self) -> np.ndarray:
+    def judge(self) -> np.ndarray:
         return (self.step_count >= self.config.max_steps) & ~self._has_failed()
 
-    def _reward(self) -> np.ndarray:
+    def _has_failed(self) -> np.ndarray:
+        return np.any(list(self.failures().values()), axis=0)
+
+    def rewards(self) -> dict[str, np.ndarray]:
         lean, distance, turned = self._state()
         effort = (self.scene.world.bind("ctrl").numpy()[:, self._motors] ** 2).mean(axis=1)
         reward = 1 / (1 + (distance / self.config.near) ** 2)
         reward -= 0.2 * (lean / self.config.fall) ** 2 + 0.05 * turned / np.pi + 0.05 * effort
-        return np.where(self._has_failed(), 0.0, reward.clip(0.0)).astype(np.float32)
+        return {"balance": np.where(self._has_failed(), 0.0, reward.clip(0.0))}
 
     @property
     def max_return(self) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -45,6 +46,7 @@ class EpisodeLoop(TaskHooks[ConfigT]):
         self.action_space = spaces.Box(np.tile(low, shape), np.tile(high, shape), dtype=np.float32)
         self.history = History(self.config.keep_images)
         self._observation: dict[str, Any] = {}
+        self.reward_terms: dict[str, np.ndarray] = {}
 
     # -- reset --------------------------------------------------------------------------------------------------------
 
@@ -113,7 +115,7 @@ class EpisodeLoop(TaskHooks[ConfigT]):
     def _place_episode(self, ids: np.ndarray, rngs: Sequence[np.random.Generator]) -> None:
         """Place the robot and the task's objects for new episodes. Called after ``scene.reset(ids)``."""
         self.robot.set_home(ids)
-        self._begin_episodes(ids, rngs)
+        self.begin_episodes(ids, rngs)
         max_offset = self.config.randomize.robot
         if max_offset:
             self.robot.disturb(ids, max_offset, rngs)
@@ -159,9 +161,9 @@ class EpisodeLoop(TaskHooks[ConfigT]):
         command = self._checked(action)
         failed = self._advance(command, ~done)
         ended = self.is_done() & ~done
-        reward = np.where(done, 0.0, hook_results.reward_of(self)).astype(np.float32)
+        reward = np.where(done, 0.0, self._sum_rewards()).astype(np.float32)
         reward[list(failed)] = 0.0  # a failed env is put to a state that the action did not lead to
-        hook_results.check_finite(self, reward)
+        hook_results.check_finite(self, reward, self.reward_terms)
         self._observation = self._observe()
         terminated, truncated = self.terminated.copy(), self.truncated.copy()
         info: dict[str, Any] = {"success": self.succeeded.copy()}
@@ -204,6 +206,11 @@ class EpisodeLoop(TaskHooks[ConfigT]):
         self.terminated[acting] |= hook_results.failure_mask(self)[acting]
         self.truncated |= ~self.terminated & (diverged | (self.step_count >= self.config.max_steps))
         self.actions.terminal[acting & self.is_done()] = True
+
+    def _sum_rewards(self) -> np.ndarray:
+        """Compute the terms of the reward, and return their sum (B,)."""
+        self.reward_terms = hook_results.reward_terms(self)
+        return reduce(np.add, self.reward_terms.values())
 
     def _hold(self, ids: np.ndarray) -> None:
         """Stop the physics of envs that are done."""

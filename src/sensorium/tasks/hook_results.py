@@ -23,9 +23,9 @@ class _Hooks(Protocol):
     n_envs: int
     step_count: np.ndarray
 
-    def _judge(self) -> np.ndarray: ...
-    def _has_failed(self) -> np.ndarray: ...
-    def _reward(self) -> np.ndarray: ...
+    def judge(self) -> np.ndarray: ...
+    def failures(self) -> dict[str, np.ndarray]: ...
+    def rewards(self) -> dict[str, np.ndarray]: ...
 
 
 class _Describing(Protocol):
@@ -52,36 +52,44 @@ class _WithMaxReturn(Protocol):
         """The maximum return of an episode."""
 
 
-def reward_of(task: _Hooks) -> np.ndarray:
-    """Return what ``_reward`` returns, (B,) numbers."""
-    value: object = task._reward()
-    if type(value) is np.ndarray and value.shape == (task.n_envs,) and value.dtype.kind in "fiub":
-        return value
-    return _rows(task, "_reward", value, "fiub", "numbers")
+def reward_terms(task: _Hooks) -> dict[str, np.ndarray]:
+    """Return what ``rewards`` returns, names to (B,) numbers."""
+    found = _named(task, "rewards", task.rewards(), "fiub", "numbers")
+    if not found:
+        raise _wrong(task, "rewards", "at least one term", found)
+    return found
 
 
-def check_finite(task: _Hooks, reward: np.ndarray) -> None:
-    """Check the rewards of the envs that made a step.
+def check_finite(task: _Hooks, reward: np.ndarray, terms: Mapping[str, np.ndarray]) -> None:
+    """Check the rewards of the envs that made a step, the sum of some terms.
 
     Raises:
-        OptionError: one is NaN or infinite. The message names the env.
+        OptionError: one is NaN or infinite. The message names the term, the env and the step.
     """
     if not np.isfinite(reward).all():
         env = int(np.argmin(np.isfinite(reward)))
+        bad = {name: value[env] for name, value in terms.items() if not np.isfinite(np.float32(value[env]))}
+        name, value = next(iter(bad.items()), ("the sum", reward[env]))
         raise OptionError(
-            f"{type(task).__name__}._reward must return finite numbers of float32, got {reward[env]} in env {env} at "
-            f"step {task.step_count[env]} of its episode"
+            f"{type(task).__name__}.rewards must return finite numbers of float32, got {value} for {name!r} in env "
+            f"{env} at step {task.step_count[env]} of its episode"
         )
 
 
 def goal_mask(task: _Hooks) -> np.ndarray:
-    """Return what ``_judge`` returns, (B,) bool."""
-    return _mask(task, "_judge", task._judge())
+    """Return what ``judge`` returns, (B,) bool."""
+    value: object = task.judge()
+    if type(value) is np.ndarray and value.shape == (task.n_envs,) and value.dtype == bool:
+        return value
+    return _rows(task, "judge", value, "biu", "booleans").astype(bool)
 
 
 def failure_mask(task: _Hooks) -> np.ndarray:
-    """Return what ``_has_failed`` returns, (B,) bool."""
-    return _mask(task, "_has_failed", task._has_failed())
+    """Return where any of what ``failures`` returns holds, (B,) bool."""
+    failed = np.zeros(task.n_envs, bool)
+    for value in _named(task, "failures", task.failures(), "b", "booleans").values():
+        failed |= value
+    return failed
 
 
 def description_of(task: _Describing, env: int) -> Mapping[str, Any]:
@@ -126,17 +134,22 @@ def checked_bodies(task: _WithRoles) -> np.ndarray:
     return value
 
 
-def _mask(task: _Hooks, hook: str, value: object) -> np.ndarray:
-    if type(value) is np.ndarray and value.shape == (task.n_envs,) and value.dtype == bool:
-        return value
-    return _rows(task, hook, value, "biu", "booleans").astype(bool)
+def _named(task: _Hooks, hook: str, value: object, kinds: str, what: str) -> dict[str, np.ndarray]:
+    """Return rows of numbers by name."""
+    if not isinstance(value, Mapping) or not all(isinstance(name, str) for name in value):
+        raise _wrong(task, hook, f"a dict of names to {what} of shape {(task.n_envs,)}", value)
+    found = {}
+    for name, rows in value.items():
+        fits = type(rows) is np.ndarray and rows.shape == (task.n_envs,) and rows.dtype.kind in kinds
+        found[name] = rows if fits else _rows(task, hook, rows, kinds, what, f" for {name!r}")
+    return found
 
 
-def _rows(task: _Hooks, hook: str, value: object, kinds: str, what: str) -> np.ndarray:
+def _rows(task: _Hooks, hook: str, value: object, kinds: str, what: str, place: str = "") -> np.ndarray:
     """Return numbers of one row per env, from a list or a tensor; a single one is that of all envs."""
     array = as_array(value)
     if array.shape not in ((), (task.n_envs,)) or array.dtype.kind not in kinds:
-        raise _wrong(task, hook, f"{what} of shape {(task.n_envs,)}, one per env", value)
+        raise _wrong(task, hook, f"{what} of shape {(task.n_envs,)}, one per env,{place}".rstrip(","), value)
     return np.broadcast_to(array, task.n_envs)
 
 

@@ -24,9 +24,9 @@ ConfigT = TypeVar("ConfigT", bound=TaskConfig)
 class TaskHooks(Generic[ConfigT]):
     """The hooks of a task class. :class:`~sensorium.tasks.Task` calls them; derive task classes from ``Task``.
 
-    The hooks run in this order: ``_place_robot``, ``_add_scene`` and ``_add_sensors`` before the scene is built,
-    ``_on_build`` once after it, ``_begin_episodes`` at each reset, and ``_judge``, ``_has_failed`` and ``_reward``
-    after each step.
+    The hooks run in this order: ``scene_options``, ``place_robot``, ``add_scene`` and ``add_sensors`` before the scene
+    is built, ``on_build`` and ``create_task_sensors`` once after it, ``begin_episodes`` at each reset, and ``judge``,
+    ``failures`` and ``rewards`` after each step, in this order.
     """
 
     name: ClassVar[str] = ""
@@ -65,27 +65,27 @@ class TaskHooks(Generic[ConfigT]):
 
     # -- scene --------------------------------------------------------------------------------------------------------
 
-    def _scene_options(self) -> dict[str, Any]:
+    def scene_options(self) -> dict[str, Any]:
         """Return options of the scene besides ``dt`` and ``substeps``."""
         return {"integrator": "implicitfast", "cone": "elliptic", "impratio": 10.0}
 
-    def _place_robot(self, robot: Robot) -> Robot:
+    def place_robot(self, robot: Robot) -> Robot:
         """Return the robot, or a copy of it with the options (position, rig) that the task needs."""
         return robot
 
-    def _add_scene(self, scene: Scene) -> None:
+    def add_scene(self, scene: Scene) -> None:
         """Add everything except the robot to the scene, before it is built."""
         scene.add_object(Plane(rgba=(0.45, 0.45, 0.45, 1.0)), name="floor")
 
-    def _add_sensors(self, scene: Scene) -> None:
+    def add_sensors(self, scene: Scene) -> None:
         """Add the scene sensors that the task itself needs, before the scene is built."""
 
-    def _on_build(self) -> None:
+    def on_build(self) -> None:
         """Look up bodies and allocate state after the scene is built."""
 
     # -- episodes -----------------------------------------------------------------------------------------------------
 
-    def _begin_episodes(self, envs: np.ndarray, rngs: Sequence[np.random.Generator]) -> None:
+    def begin_episodes(self, envs: np.ndarray, rngs: Sequence[np.random.Generator]) -> None:
         """Place everything for the start of an episode. The robot is at home already.
 
         Args:
@@ -93,17 +93,20 @@ class TaskHooks(Generic[ConfigT]):
             rngs: one random generator per env.
         """
 
-    def _judge(self) -> np.ndarray:
-        """Return which envs are at the goal now, (B,) bool. Called once per step."""
-        raise TypeError(f"{type(self).__name__} must define _judge()")
+    def judge(self) -> np.ndarray:
+        """Return which envs are at the goal now, (B,) bool. Called once per step, so that it may count steps."""
+        raise TypeError(f"{type(self).__name__} must define judge()")
 
-    def _has_failed(self) -> np.ndarray:
-        """Return in which envs the goal cannot be reached any more, (B,) bool. Their episodes terminate."""
-        return np.zeros(self.n_envs, bool)
+    def failures(self) -> dict[str, np.ndarray]:
+        """Return where the goal cannot be reached any more, by reason: each (B,) bool. These episodes terminate."""
+        return {}
 
-    def _reward(self) -> np.ndarray:
-        """Return the reward of the step, (B,). Default: 1 where the goal is reached, else 0."""
-        return self.succeeded.astype(np.float32)
+    def rewards(self) -> dict[str, np.ndarray]:
+        """Return the terms of the reward of the step, each (B,). Their sum is the reward.
+
+        Default: "success", 1 where the goal is reached, else 0.
+        """
+        return {"success": self.succeeded.astype(np.float32)}
 
     @property
     def max_return(self) -> float | None:
@@ -141,9 +144,9 @@ class TaskHooks(Generic[ConfigT]):
         """Return the task-specific part of ``task_info`` for one env, JSON-able."""
         return {}
 
-    def _create_sensor_suite_from_config(self, config: ConfigT) -> list[ObservationSensor] | SensorSuite:
+    def create_task_sensors(self, config: ConfigT) -> list[ObservationSensor] | SensorSuite:
         """Return the sensors that the task contributes: a list of them, or a suite, which the task then extends.
 
         Start from ``get_core_sensors(config)``.
         """
-        raise TypeError(f"{type(self).__name__} must define _create_sensor_suite_from_config(config)")
+        raise TypeError(f"{type(self).__name__} must define create_task_sensors(config)")

@@ -171,11 +171,14 @@ class MultiTask(Task[MultiTaskConfig]):
             if len(own):
                 task._hold(own)
 
-    def _reward(self) -> np.ndarray:
-        reward = np.zeros(self.n_envs, np.float32)
+    def _sum_rewards(self) -> np.ndarray:
+        total = np.zeros(self.n_envs)
+        self.reward_terms = {}
         for task, envs in self._shares():
-            reward[envs] = hook_results.reward_of(task)
-        return reward
+            total[envs] = task._sum_rewards()
+            for name, value in task.reward_terms.items():
+                self.reward_terms.setdefault(name, np.zeros(self.n_envs))[envs] = value
+        return total
 
     def describe_env(self, env: int) -> dict[str, Any]:
         """Return the description of an env by its task, with the name of that task."""

@@ -122,13 +122,13 @@ class NavToObj(Task[NavToObjConfig]):
     robot_type = Robot
     roles = ("target_obj",)
 
-    def _place_robot(self, robot: Robot) -> Robot:
+    def place_robot(self, robot: Robot) -> Robot:
         if not any(group.description.kind == "base" for group in robot.groups.values()):
             raise OptionError(f"the task {self.name!r} needs a robot that drives; {self.config.robot!r} does not")
         return robot
 
-    def _add_scene(self, scene: Scene) -> None:
-        super()._add_scene(scene)
+    def add_scene(self, scene: Scene) -> None:
+        super().add_scene(scene)
         width, depth = self.config.size
         for name, x, y in (("east", 1, 0), ("west", -1, 0), ("north", 0, 1), ("south", 0, -1)):
             size = (_WALL, depth + 2 * _WALL, 1.0) if x else (width, _WALL, 1.0)
@@ -143,7 +143,7 @@ class NavToObj(Task[NavToObjConfig]):
         for name, shape in self._movable.items():
             scene.add_object(_mocap_model(shape), name=name, pos=(0, 0, _PARKED_Z))
 
-    def _on_build(self) -> None:
+    def on_build(self) -> None:
         if not self.robot.can_be_placed:
             raise OptionError(f"the task {self.name!r} needs a robot that can be placed; its base is fixed")
         model = self.scene.model
@@ -161,7 +161,7 @@ class NavToObj(Task[NavToObjConfig]):
 
     # -- an episode ---------------------------------------------------------------------------------------------------
 
-    def _begin_episodes(self, envs: np.ndarray, rngs: Sequence[np.random.Generator]) -> None:
+    def begin_episodes(self, envs: np.ndarray, rngs: Sequence[np.random.Generator]) -> None:
         for env, rng in zip(envs.tolist(), rngs, strict=True):
             objects = self._choose(self._names, self.config.n_objects, rng)
             furniture = self._choose(list(self.config.furniture), self.config.n_furniture, rng)
@@ -312,7 +312,7 @@ class NavToObj(Task[NavToObjConfig]):
             eye = eye + ray * np.where(own, distance + 1e-4, 0.0)[:, None]
         return (geoms >= 0) & (model.geom_bodyid[geoms] == bodies)
 
-    def _judge(self) -> np.ndarray:
+    def judge(self) -> np.ndarray:
         linear, angular = (part.numpy() for part in self.robot.get_velocity())
         good = (self.distances() <= self.config.distance) & (np.abs(self.angles()) <= self.config.angle)
         good &= np.hypot(linear[:, 0], linear[:, 1]) < _MAX_SPEED
@@ -327,7 +327,7 @@ class NavToObj(Task[NavToObjConfig]):
 
     # -- sensors ------------------------------------------------------------------------------------------------------
 
-    def _create_sensor_suite_from_config(self, config: NavToObjConfig) -> list[ObservationSensor]:
+    def create_task_sensors(self, config: NavToObjConfig) -> list[ObservationSensor]:
         """Return the core sensors and those of the target.
 
         ``object_poses`` (7,) of the target in the frame of the robot's base; ``obj_start_pose`` (7,), its pose at the
@@ -343,7 +343,7 @@ class NavToObj(Task[NavToObjConfig]):
             return {name: value[:, None] for name, value in state.items()}
 
         return [
-            *super()._create_sensor_suite_from_config(config),
+            *super().create_task_sensors(config),
             ArraySensor("object_poses", object_poses, {"target_obj": (7,)}),
             ArraySensor("obj_start_pose", lambda: self.start_pose, (7,)),
             ArraySensor("nav_state", nav_state, {"distance": (1,), "angle": (1,), "in_sight": (1,)}),

@@ -82,13 +82,13 @@ class OpenPartTask(Task[OpenPartT]):
         """Return the drawers and doors of the scene."""
         raise TypeError(f"{type(self).__name__} must define _openable_parts()")
 
-    def _place_robot(self, robot: Robot) -> Robot:
+    def place_robot(self, robot: Robot) -> Robot:
         if self.config.robot not in _ON_PEDESTAL or robot.options.pos != (0.0, 0.0, 0.0):
             return robot
         return type(robot)(robot.options.model_copy(update={"pos": (0.0, 0.0, self.pedestal)}))
 
-    def _add_scene(self, scene: Scene) -> None:
-        super()._add_scene(scene)
+    def add_scene(self, scene: Scene) -> None:
+        super().add_scene(scene)
         self.parts = self._openable_parts()
         x, y, height = self.robot.options.pos
         if height > 0.05:
@@ -97,11 +97,11 @@ class OpenPartTask(Task[OpenPartT]):
         for number, piece in enumerate(dict.fromkeys(part.piece for part in self.parts)):
             scene.add_object(PIECES[piece](), name=piece, pos=(_PARKED[0], _PARKED[1] + 2 * number, 0))
 
-    def _add_sensors(self, scene: Scene) -> None:
+    def add_sensors(self, scene: Scene) -> None:
         self.handles = [f"{part.piece}/{part.link}_handle" for part in self.parts]
         self._grasps = GraspDetector(scene, self.robot, self.handles)
 
-    def _on_build(self) -> None:
+    def on_build(self) -> None:
         model, world = self.scene.model, self.scene.world
         names = [f"{part.piece}/{part.link}" for part in self.parts]
         self._joints = np.array([model.joint(f"{name}_joint").id for name in names])
@@ -122,7 +122,7 @@ class OpenPartTask(Task[OpenPartT]):
 
     # -- an episode ---------------------------------------------------------------------------------------------------
 
-    def _begin_episodes(self, envs: np.ndarray, rngs: Sequence[np.random.Generator]) -> None:
+    def begin_episodes(self, envs: np.ndarray, rngs: Sequence[np.random.Generator]) -> None:
         model = self.scene.model
         dofs = model.jnt_dofadr[self._joints]
         for fields, default in ((self._friction, model.dof_frictionloss), (self._damping, model.dof_damping)):
@@ -159,7 +159,7 @@ class OpenPartTask(Task[OpenPartT]):
         target = np.array([*(self._mount + handle), part.handle[2] + offset[3] * part.height])
         return poses.make(target - poses.rotate(quat, part.handle), quat)
 
-    def _judge(self) -> np.ndarray:
+    def judge(self) -> np.ndarray:
         touched = np.any([grip[:, 0] for grip in self.handle_grips().values()], axis=0)
         self._rest_steps = np.where(self.is_open() & ~touched, self._rest_steps + 1, 0)
         return self._rest_steps >= self.config.rest_steps
@@ -235,7 +235,7 @@ class OpenPartTask(Task[OpenPartT]):
 
     # -- sensors ------------------------------------------------------------------------------------------------------
 
-    def _create_sensor_suite_from_config(self, config: OpenPartT) -> list[ObservationSensor]:
+    def create_task_sensors(self, config: OpenPartT) -> list[ObservationSensor]:
         """Return the core sensors and those of the target.
 
         ``object_poses`` (7,) by role, in the frame of the robot's base; ``obj_start_pose`` and ``obj_end_pose`` (7,) of
@@ -243,7 +243,7 @@ class OpenPartTask(Task[OpenPartT]):
         :class:`DoorState`; ``grasp_state_handle`` by gripper, ``touched`` and ``held`` (1,) bool.
         """
         return [
-            *super()._create_sensor_suite_from_config(config),
+            *super().create_task_sensors(config),
             *target_poses(self, lambda: self.start_pose, lambda: self.end_pose),
             DoorState(self),
             self._grasps.sensor("grasp_state_handle", self.handle_grips),

@@ -30,12 +30,12 @@ class Pick(TableTask[PickConfig]):
     name = "pick"
     config_type = PickConfig
 
-    def _on_build(self) -> None:
-        super()._on_build()
+    def on_build(self) -> None:
+        super().on_build()
         self._held_steps = np.zeros(self.n_envs, np.int64)
 
-    def _begin_episodes(self, envs: np.ndarray, rngs: Sequence[np.random.Generator]) -> None:
-        super()._begin_episodes(envs, rngs)
+    def begin_episodes(self, envs: np.ndarray, rngs: Sequence[np.random.Generator]) -> None:
+        super().begin_episodes(envs, rngs)
         self._held_steps[envs] = 0
 
     def _goal(self) -> np.ndarray:
@@ -43,7 +43,7 @@ class Pick(TableTask[PickConfig]):
         goal[:, 2] += self.config.lift
         return goal
 
-    def _judge(self) -> np.ndarray:
+    def judge(self) -> np.ndarray:
         lifted = self.pickup_pose()[:, 2] - self.start_pose[:, 2] >= self.config.lift
         self._held_steps = np.where(lifted & self.is_held(), self._held_steps + 1, 0)
         return self._held_steps >= self.config.hold_steps

@@ -42,16 +42,16 @@ class PickAndPlace(TableTask[PickAndPlaceConfig]):
     config_type = PickAndPlaceConfig
     roles = ("pickup_obj", "place_receptacle")
 
-    def _add_scene(self, scene: Scene) -> None:
-        super()._add_scene(scene)
+    def add_scene(self, scene: Scene) -> None:
+        super().add_scene(scene)
         shape = Cylinder(radius=_RADIUS, height=_THICKNESS, mass=0.6, rgba=(0.85, 0.87, 0.95, 1.0))
         scene.add_object(shape, name=PLATE, pos=(-3, -0.5, _THICKNESS / 2), free=True)
 
     def grippable(self) -> list[str]:
         return [*super().grippable(), PLATE]
 
-    def _on_build(self) -> None:
-        super()._on_build()
+    def on_build(self) -> None:
+        super().on_build()
         self._plate = int(self.scene.model.body(PLATE).id)
         self._rest_steps = np.zeros(self.n_envs, np.int64)
 
@@ -61,8 +61,8 @@ class PickAndPlace(TableTask[PickAndPlaceConfig]):
     def _place_others(self, env: int, spots: Sequence[tuple[float, float]]) -> None:
         self.scene.entities[PLATE].set_pose((*spots[0], HEIGHT + _THICKNESS / 2 + 0.001), (1, 0, 0, 0), [env])
 
-    def _begin_episodes(self, envs: np.ndarray, rngs: Sequence[np.random.Generator]) -> None:
-        super()._begin_episodes(envs, rngs)
+    def begin_episodes(self, envs: np.ndarray, rngs: Sequence[np.random.Generator]) -> None:
+        super().begin_episodes(envs, rngs)
         self._rest_steps[envs] = 0
 
     def plate_pose(self) -> np.ndarray:
@@ -75,7 +75,7 @@ class PickAndPlace(TableTask[PickAndPlaceConfig]):
         pos = plate[:, :3] + np.column_stack([np.zeros((self.n_envs, 2)), _THICKNESS / 2 + half])
         return poses.make(pos, self.start_pose[:, 3:])
 
-    def _judge(self) -> np.ndarray:
+    def judge(self) -> np.ndarray:
         here, goal = self.pickup_pose(), self._goal()
         above = np.linalg.norm(here[:, :2] - goal[:, :2], axis=1) < _RADIUS
         low = np.abs(here[:, 2] - goal[:, 2]) < _MAX_HEIGHT_ERROR
@@ -91,10 +91,10 @@ class PickAndPlace(TableTask[PickAndPlaceConfig]):
         text = f"put {self.objects[name].text} on the plate"
         return {"instruction": text, "pickup_obj": name, "place_receptacle": PLATE}
 
-    def _create_sensor_suite_from_config(self, config: PickAndPlaceConfig) -> list[ObservationSensor]:
+    def create_task_sensors(self, config: PickAndPlaceConfig) -> list[ObservationSensor]:
         """Return the sensors of :class:`TableTask` and ``grasp_state_place_receptacle``, the plate's grasp state."""
         plates = [PLATE] * self.n_envs
         return [
-            *super()._create_sensor_suite_from_config(config),
+            *super().create_task_sensors(config),
             self._grasps.sensor("grasp_state_place_receptacle", lambda: self.grips(plates)),
         ]

@@ -71,15 +71,15 @@ class Reach(Task[ReachConfig]):
     ends_on_success = False
     robot: Manipulator
 
-    def _add_scene(self, scene: Scene) -> None:
-        super()._add_scene(scene)
+    def add_scene(self, scene: Scene) -> None:
+        super().add_scene(scene)
         self._marker = scene.add_object(_MARKER, name=TARGET, pos=self.config.high)
 
-    def _on_build(self) -> None:
+    def on_build(self) -> None:
         self._arm = next(each for each in self.robot.groups.values() if each.description.kind == "arm")
         self.target = np.zeros((self.n_envs, 3))
 
-    def _begin_episodes(self, envs: np.ndarray, rngs: Sequence[np.random.Generator]) -> None:
+    def begin_episodes(self, envs: np.ndarray, rngs: Sequence[np.random.Generator]) -> None:
         for env, rng in zip(envs.tolist(), rngs, strict=True):
             self.target[env] = rng.uniform(self.config.low, self.config.high)
         self._marker.set_pose(self.target[envs], envs=envs)
@@ -88,11 +88,11 @@ class Reach(Task[ReachConfig]):
         """Return the distance from the tool to the target, (B,) m."""
         return np.linalg.norm(self._arm.tcp_pose()[:, :3] - self.target, axis=1)
 
-    def _judge(self) -> np.ndarray:
+    def judge(self) -> np.ndarray:
         return self._distance() <= self.config.tolerance
 
-    def _reward(self) -> np.ndarray:
-        return (1.0 / (1.0 + (self._distance() / self.config.near) ** 2)).astype(np.float32)
+    def rewards(self) -> dict[str, np.ndarray]:
+        return {"near": 1.0 / (1.0 + (self._distance() / self.config.near) ** 2)}
 
     @property
     def max_return(self) -> float:

@@ -69,14 +69,14 @@ class SharedTask:
         # Made without __init__, which would make a scene for each of them.
         self.members: dict[str, Task[Any]] = {name: kind.__new__(kind) for name in entities}
         first, middle = next(iter(self.members.values())), (len(entities) - 1) / 2
-        options = hook_results.checked_scene_options(first, "_scene_options", first._scene_options())
+        options = hook_results.checked_scene_options(first, "scene_options", first.scene_options())
         self.scene = Scene(dt=config.dt, substeps=config.substeps, **options)
         for number, (name, member) in enumerate(self.members.items()):
             body = entities[name].make_robot()
             own = config.model_copy(update={"robot": body.options.kind or "own"})
             member._use(own, body, self.scene, (0.0, (middle - number) * spacing))
         add_light(self.scene)
-        first._add_scene(self.scene)
+        first.add_scene(self.scene)
         for name, member in self.members.items():
             member._add_robot(name)
         self.scene.build(n_envs=config.n_envs, seed=config.seed, threads=config.threads)
@@ -161,9 +161,9 @@ class SharedTask:
         rewards: ByEntity = {}
         for name, member in self.members.items():
             member._judge_step(running[name], {env: text for env, text in failed.items() if running[name][env]})
-            rewards[name] = np.where(running[name], hook_results.reward_of(member), 0.0).astype(np.float32)
+            rewards[name] = np.where(running[name], member._sum_rewards(), 0.0).astype(np.float32)
             rewards[name][list(failed)] = 0.0  # a failed env is put to a state that the action did not lead to
-            hook_results.check_finite(member, rewards[name])
+            hook_results.check_finite(member, rewards[name], member.reward_terms)
             ended = running[name] & member.is_done()
             if ended.any():
                 member._command(np.zeros((self.n_envs, member.robot.n_actions)), ended)

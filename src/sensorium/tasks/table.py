@@ -84,14 +84,14 @@ class TableTask(Task[TableT]):
     roles: ClassVar[tuple[str, ...]] = ("pickup_obj",)
     robot: Manipulator
 
-    def _place_robot(self, robot: Robot) -> Robot:
+    def place_robot(self, robot: Robot) -> Robot:
         pos = _ROBOT_POS.get(robot.options.kind)
         if pos is None or robot.options.pos != (0.0, 0.0, 0.0):
             return robot
         return type(robot)(robot.options.model_copy(update={"pos": pos}))
 
-    def _add_scene(self, scene: Scene) -> None:
-        super()._add_scene(scene)
+    def add_scene(self, scene: Scene) -> None:
+        super().add_scene(scene)
         self.objects: dict[str, TaskObject] = find_objects(self.config.objects)
         if not any(group.kind == "gripper" for group in self.robot.options.move_groups):
             raise OptionError(f"the task {self.name!r} needs a robot with a gripper; its move groups have none")
@@ -112,14 +112,14 @@ class TableTask(Task[TableT]):
             pos = (_PARKED[0], _PARKED[1] + 0.2 * number, each.half[2])
             scene.add_object(each.shape, name=name, pos=pos, free=True)
 
-    def _add_sensors(self, scene: Scene) -> None:
+    def add_sensors(self, scene: Scene) -> None:
         self._grasps = GraspDetector(scene, self.robot, self.grippable())
 
     def grippable(self) -> list[str]:
         """Return the names of the entities whose grasp state is sensed."""
         return list(self.objects)
 
-    def _on_build(self) -> None:
+    def on_build(self) -> None:
         model = self.scene.model
         self._names = list(self.objects)
         self._bodies = np.array([model.body(name).id for name in self._names])
@@ -131,7 +131,7 @@ class TableTask(Task[TableT]):
 
     # -- an episode ---------------------------------------------------------------------------------------------------
 
-    def _begin_episodes(self, envs: np.ndarray, rngs: Sequence[np.random.Generator]) -> None:
+    def begin_episodes(self, envs: np.ndarray, rngs: Sequence[np.random.Generator]) -> None:
         for env, rng in zip(envs.tolist(), rngs, strict=True):
             names = self._choose(rng)
             pose_rng = rng if self.config.randomize.poses else np.random.default_rng(0)
@@ -219,14 +219,14 @@ class TableTask(Task[TableT]):
 
     # -- sensors ------------------------------------------------------------------------------------------------------
 
-    def _create_sensor_suite_from_config(self, config: TableT) -> list[ObservationSensor]:
+    def create_task_sensors(self, config: TableT) -> list[ObservationSensor]:
         """Return the core sensors and those of the target.
 
         ``object_poses`` (7,) by role, in the frame of the robot's base; ``obj_start_pose`` and ``obj_end_pose`` (7,) of
         the target, in the world frame; ``grasp_state_pickup_obj`` by gripper, ``touched`` and ``held`` (1,) bool.
         """
         return [
-            *super()._create_sensor_suite_from_config(config),
+            *super().create_task_sensors(config),
             *target_poses(self, lambda: self.start_pose, lambda: self.end_pose),
             self._grasps.sensor("grasp_state_pickup_obj", self.pickup_grips),
         ]

@@ -42,6 +42,7 @@ class Task(EpisodeLoop[ConfigT]):
         terminated: (B,) bool, whether each env's episode has ended by success or failure.
         truncated: (B,) bool, whether it was cut off, by its length or because the physics diverged.
         succeeded: (B,) bool, whether it has reached the goal.
+        reward_terms: the terms of the reward of the last step by name, each (B,).
         step_count: (B,) steps of each env's episode so far.
         episode: (B,) number of each env's episode, counted from 0; -1 before the first reset.
         seed: seed of the episodes; see :meth:`reseed`.
@@ -54,12 +55,12 @@ class Task(EpisodeLoop[ConfigT]):
 
     @checked
     def __init__(self, config: ConfigT, robot: Robot | None = None, entity: EntityLike | None = None) -> None:
-        options = hook_results.checked_scene_options(self, "_scene_options", self._scene_options())
+        options = hook_results.checked_scene_options(self, "scene_options", self.scene_options())
         scene = Scene(dt=config.dt, substeps=config.substeps, **options)
         body = make(config.robot) if robot is None else robot
         self._use(config, body if entity is not None else rig_cameras.choose_cameras(body, config.rig_cameras), scene)
         add_light(scene)
-        self._add_scene(scene)
+        self.add_scene(scene)
         self._add_robot(task_cameras.ROBOT)
         self.cameras.update(task_cameras.add_cameras(self, self.roles))
         scene.build(n_envs=config.n_envs, seed=config.seed, threads=config.threads)
@@ -77,25 +78,25 @@ class Task(EpisodeLoop[ConfigT]):
         if not isinstance(robot, self.robot_type) or (self.needs_groups and not robot.groups):
             needed = "arms as move groups" if self.robot_type is Manipulator else "move groups"
             raise OptionError(f"the task {self.name!r} needs a robot with {needed}; {config.robot!r} has none")
-        self.robot = hook_results.checked_robot(self, "_place_robot", self._place_robot(robot))
+        self.robot = hook_results.checked_robot(self, "place_robot", self.place_robot(robot))
 
     def _add_robot(self, name: str) -> None:
         """Add the robot to the scene under a name, and the sensors that the task itself needs."""
         self.scene.add_robot(self.robot, name=name)
-        self._add_sensors(self.scene)
+        self.add_sensors(self.scene)
 
     def _bind(self, entity: EntityLike | None) -> None:
         """Set up everything that needs the built scene."""
         config = self.config
         self._init_episodes()
         self.actions = ActionRecord(self.robot, self.n_envs, config.dt)
-        self._on_build()
+        self.on_build()
         self.suite = None
         if entity is not None:
             self.suite = entity.bind(self.robot, self.n_envs)
         elif config.use_sensors:
             rig_cameras.add_to_task(self)
-            self.suite = self._as_suite(self._create_sensor_suite_from_config(config))
+            self.suite = self._as_suite(self.create_task_sensors(config))
             self.suite.extend(self.create_robot_sensors(), f"robot {config.robot!r}")
 
     # -- sensors and policy -------------------------------------------------------------------------------------------
@@ -104,12 +105,12 @@ class Task(EpisodeLoop[ConfigT]):
         """Return the sensors of every task; see :func:`sensorium.tasks.core_sensors.get_core_sensors`."""
         return get_core_sensors(self, config)
 
-    def _create_sensor_suite_from_config(self, config: ConfigT) -> list[ObservationSensor] | SensorSuite:
+    def create_task_sensors(self, config: ConfigT) -> list[ObservationSensor] | SensorSuite:
         return self.get_core_sensors(config)
 
     def _as_suite(self, made: object) -> SensorSuite:
-        """Return the suite of a task, given the result of ``_create_sensor_suite_from_config``."""
-        label = f"{type(self).__name__}._create_sensor_suite_from_config"
+        """Return the suite of a task, given the result of ``create_task_sensors``."""
+        label = f"{type(self).__name__}.create_task_sensors"
         if not isinstance(made, SensorSuite):
             if isinstance(made, str | Mapping) or not isinstance(made, Iterable):
                 raise OptionError(f"{label} must return a list of sensors or a SensorSuite, got {made!r}")
