@@ -1,4 +1,4 @@
-"""Draw docs/pictures/walk.png: a policy that PPO trained for 60 s on a GPU walks on the CPU.
+"""Draw docs/pictures/walk.png: a policy that PPO trained for 52 s on a GPU walks on the CPU.
 
 .venv/bin/python docs/gallery/walk.py
 """

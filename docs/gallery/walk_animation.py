@@ -1,6 +1,6 @@
 """Make docs/pictures/walk.webp: 20 s of a policy that walks, and what it senses.
 
-The policy is that of docs/gallery/walk.py: PPO trained it for 60 s on a GPU; it walks in MuJoCo on the CPU.
+The policy is that of docs/gallery/walk.py: PPO trained it for 52 s on a GPU; it walks in MuJoCo on the CPU.
 
 .venv/bin/python docs/gallery/walk_animation.py
 """
