@@ -91,7 +91,6 @@ SKIPPED = {
     "add_scene": "hook of a task, called by the task only",
     "add_sensors": "hook of a task, called by the task only",
     "begin_episodes": "hook of a task, called by the task only",
-    "create_task_sensors": "hook of a task, called by the task only",
     "place_robot": "hook of a task, called by the task only",
     "add_child": "changes the tree that further calls use",
     "add_stand_in": "changes the tree that further calls use",
