@@ -103,10 +103,64 @@ def test_wrong_envs_are_refused():
     built = build()
     with pytest.raises(sn.OptionError, match="reset: the function returned None; return ids or a boolean mask"):
         built.scene.step(reset=lambda: None)
-    with pytest.raises(sn.OptionError, match=r"envs must be in \[0, 4\), got 4"):
-        built.scene.step(reset=[4])
-    with pytest.raises(sn.OptionError, match=r"mask must have shape \(4,\), got \(3,\)"):
-        built.scene.step(reset=torch.ones(3, dtype=torch.bool))
+    with pytest.raises(sn.OptionError, match=r"reset: the value of the function must be in \[0, 4\), got 4"):
+        built.scene.step(reset=lambda: [4])
+    assert built.scene.time.tolist() == pytest.approx([0.02] * 4)  # the steps were made
+    assert built.scene.episodes.tolist() == [0] * 4
+
+
+NO_IDS = "must be integer ids or a boolean mask, got"
+SHAPE = r": a boolean mask must have shape \(4,\), got"
+WRONG = {
+    "id": ([4], r" must be in \[0, 4\), got 4"),
+    "negative id": (-1, r" must be in \[0, 4\), got -1"),
+    "array of ids": (np.array([0, 7]), r" must be in \[0, 4\), got 7"),
+    "mask": (torch.ones(3, dtype=torch.bool), rf"{SHAPE} \(3,\)"),
+    "array mask": (np.ones((4, 1), bool), rf"{SHAPE} \(4, 1\)"),
+    "text": ("x", f" {NO_IDS} 'x'"),
+    "number": (1.0, f" {NO_IDS} 1.0"),
+    "True": (True, rf"{SHAPE} \(1,\)"),
+    "numbers": (torch.ones(4), f" {NO_IDS}"),
+    "sparse mask": (
+        torch.ones(4, dtype=torch.bool).to_sparse(),
+        " must be a dense tensor of numbers, got a sparse tensor",
+    ),
+    "meta": (torch.ones(4, dtype=torch.bool, device="meta"), ' must be a dense tensor .*"meta"'),
+}
+
+
+@pytest.mark.parametrize("device", ENGINES)
+@pytest.mark.parametrize(("reset", "message"), WRONG.values(), ids=WRONG)
+def test_wrong_envs_are_refused_before_the_step(reset, message, device):
+    built = build(device)
+    state = built.scene.get_state()
+    readings = [value.clone() for sensor in built[1:] for value in values(sensor)]
+    steps = built.scene.step_count
+    for count in (1, 3, 0):
+        with pytest.raises(sn.OptionError, match=f"^reset{message}"):
+            built.scene.step(count, reset=reset)
+    assert torch.equal(built.scene.get_state(), state)
+    assert built.scene.step_count == steps
+    now = [value for sensor in built[1:] for value in values(sensor)]
+    assert all(torch.equal(a, b) for a, b in zip(now, readings, strict=True))
+    built.scene.step()
+    assert built.scene.time.tolist() == pytest.approx([0.01] * 4)
+
+
+@pytest.mark.gpu
+def test_tensors_on_a_gpu_are_checked_before_the_step():
+    """Their type and shape; on the CPU engine also their values."""
+    ids, shape = torch.tensor([1, 3], device="cuda"), torch.ones(3, dtype=torch.bool, device="cuda")
+    for device in ("cpu", "cuda"):
+        built = build(device)
+        for wrong, message in ((shape, SHAPE), (ids * 1.0, f" {NO_IDS}"), (ids.view(1, 2), f" {NO_IDS}")):
+            with pytest.raises(sn.OptionError, match=f"^reset{message}"):
+                built.scene.step(reset=wrong)
+        assert not built.scene.time.any()
+        built.scene.step(reset=ids)
+        assert built.scene.episodes.tolist() == [0, 1, 0, 1]
+    with pytest.raises(sn.OptionError, match=r"^reset must be in \[0, 4\), got 6"):
+        build("cpu").scene.step(reset=ids * 2)
 
 
 @pytest.mark.parametrize("reset", [None, [1]])

@@ -128,8 +128,8 @@ class Sensor(SensorHooks, NotebookView, Module, Generic[DataT]):
     def read_final(self, envs: Envs = None, ground_truth: bool = False) -> DataT:
         """Return the last reading of the episode that ended, of each env that ``scene.step(reset=...)`` has reset.
 
-        The reading of an env is kept until a step resets it again; before the first time it is 0. Learners need it to
-        value the last state of an episode, since ``read()`` already returns the first reading of the next one.
+        The reading of an env is kept until such a step resets it again; ``scene.reset()`` does not change it. It is 0
+        (False) before the first such step. ``read()`` already returns the first reading of the next episode.
 
         Args:
             envs: which envs, as a fresh copy in that order; None for a view of all.

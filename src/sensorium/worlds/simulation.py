@@ -17,6 +17,7 @@ from sensorium.worlds.failures import Failures, merge_errors
 from sensorium.worlds.journal import Journal
 from sensorium.worlds.scene_module import SceneModule
 from sensorium.worlds.scene_options import MAX_STEPS, SceneOptions
+from sensorium.worlds.step_reset import step_and_reset
 from sensorium.worlds.world import ArrayLike, Envs, World, env_ids, env_index, env_mask
 
 if TYPE_CHECKING:
@@ -51,14 +52,16 @@ class Simulation(Contacts):
             reset: envs that are reset after each step, as ids or a mask, or a function that returns them then, from
                 what the step led to. Default: none. The sensors of a reset env then read its initial state, and
                 ``sensor.read_final()`` returns the last reading of the episode that ended. On a GPU, a mask in a tensor
-                on the device costs no wait. If the step raises, no env is reset.
+                on the device costs no wait. If the step raises, no env is reset. Ids and masks are checked before the
+                first step. A function is called after the step, so the step was made if the function raises, or returns
+                what cannot be used.
 
         Example:
             >>> fell = lambda: torso.get_pose()[0][:, 2] < 0.3
             >>> scene.step(reset=fell)
 
         Raises:
-            OptionError: ``count`` or ``reset`` cannot be used.
+            OptionError: ``count`` or ``reset`` cannot be used; nothing was changed, unless ``reset`` is a function.
             DivergenceError: the physics of some envs failed. It is raised after all steps are done. The failed envs
                 stand still and are listed in :attr:`failed` until they are reset; the others continue.
             CapacityError: contacts were lost on a GPU; raised after all steps too. Its ``failed`` names envs that
@@ -69,9 +72,7 @@ class Simulation(Contacts):
         if type(count) is not int or not 0 <= count <= MAX_STEPS:
             count = checked_integer("count", count, upper=MAX_STEPS)
         if reset is not None:
-            for _ in range(count):
-                self.step()
-                self._end_episodes(reset() if callable(reset) else reset)
+            step_and_reset(self, count, reset)
             return
         failed: dict[int, str] = {}
         crowded: CapacityError | None = None
@@ -92,18 +93,6 @@ class Simulation(Contacts):
                 self._viewer.after_step()
         if failed or crowded:
             self._failures.report(failed, crowded)
-
-    def _end_episodes(self, envs: Envs) -> None:
-        """Reset envs, and keep the last readings of their episodes."""
-        if envs is None:
-            raise OptionError("reset: the function returned None; return ids or a boolean mask of the envs to reset")
-        world = self.world
-        mask = env_mask(envs, world.n_envs, world.device)
-        if not world.is_gpu and not bool(mask.any()):
-            return
-        if self._sensing is not None:
-            self._sensing.keep_final(mask)
-        self.reset(mask)
 
     def hold(self, envs: Envs) -> None:
         """Stop the time of some envs until ``reset``, ``forward`` or ``set_state`` names them.

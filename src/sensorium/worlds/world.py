@@ -244,8 +244,13 @@ class GpuWorld(World, Protocol):
         ...
 
 
-def env_ids(envs: Envs, n_envs: int) -> np.ndarray | None:
+def env_ids(envs: Envs, n_envs: int, name: str = "envs") -> np.ndarray | None:
     """Return ``envs`` as sorted unique int32 ids, or None for all.
+
+    Args:
+        envs: the choice.
+        n_envs: B, the number of envs.
+        name: name of the argument, for messages.
 
     Raises:
         OptionError: ``envs`` is neither integer ids in [0, n_envs) nor a boolean mask of shape (n_envs,).
@@ -257,22 +262,22 @@ def env_ids(envs: Envs, n_envs: int) -> np.ndarray | None:
         if is_masked(envs):
             raise ValueError("it has masked elements")
     except (TypeError, ValueError, RuntimeError) as error:  # of tensors: types and devices that NumPy cannot read
-        raise OptionError(f"envs must be integer ids or a boolean mask, got {envs!r}") from error
+        raise OptionError(f"{name} must be integer ids or a boolean mask, got {envs!r}") from error
     if ids.dtype == bool:
         if ids.shape != (n_envs,):
-            raise OptionError(f"envs: a boolean mask must have shape ({n_envs},), got {ids.shape}")
+            raise OptionError(f"{name}: a boolean mask must have shape ({n_envs},), got {ids.shape}")
         return np.flatnonzero(ids).astype(np.int32)
     if ids.shape == (0,):
         return np.zeros(0, np.int32)
     if ids.ndim != 1 or ids.dtype.kind not in "iu":
-        raise OptionError(f"envs must be integer ids or a boolean mask, got {envs!r}")
+        raise OptionError(f"{name} must be integer ids or a boolean mask, got {envs!r}")
     bad = ids[(ids < 0) | (ids >= n_envs)]
     if bad.size:
-        raise OptionError(f"envs must be in [0, {n_envs}), got {int(bad[0])}")
+        raise OptionError(f"{name} must be in [0, {n_envs}), got {int(bad[0])}")
     return np.unique(ids).astype(np.int32)
 
 
-def env_index(envs: Envs, n_envs: int, device: torch.device) -> torch.Tensor | None:
+def env_index(envs: Envs, n_envs: int, device: torch.device, name: str = "envs") -> torch.Tensor | None:
     """Return ``envs`` as an int64 index tensor in the given order, or None for all.
 
     Ids in a GPU tensor are not validated, since that would synchronise with the GPU. A mask in a GPU tensor is
@@ -285,36 +290,42 @@ def env_index(envs: Envs, n_envs: int, device: torch.device) -> torch.Tensor | N
         return None
     if isinstance(envs, torch.Tensor) and envs.device.type != "cpu" and (envs.is_cuda or envs.device == device):
         if envs.dtype == torch.bool:
-            return check_mask(envs, n_envs).nonzero().flatten()
+            return check_mask(envs, n_envs, name).nonzero().flatten()
         if envs.is_floating_point() or envs.is_complex() or envs.ndim > 1:
             raise OptionError(
-                f"envs must be integer ids or a boolean mask, got {envs.dtype} of shape {tuple(envs.shape)}"
+                f"{name} must be integer ids or a boolean mask, got {envs.dtype} of shape {tuple(envs.shape)}"
             )
         return envs.flatten().to(torch.int64)
-    checked = env_ids(envs, n_envs)
+    checked = env_ids(envs, n_envs, name)
     given = np.atleast_1d(envs.numpy() if isinstance(envs, torch.Tensor) else np.asarray(envs))
     index = checked if given.dtype == bool else given
     return upload(torch.from_numpy(np.array(index, dtype=np.int64)), device)
 
 
-def check_mask(mask: torch.Tensor, n_envs: int) -> torch.Tensor:
+def check_mask(mask: torch.Tensor, n_envs: int, name: str = "envs") -> torch.Tensor:
     """Return a boolean mask of envs; raise OptionError unless its shape is (n_envs,)."""
     if mask.shape != (n_envs,):
-        raise OptionError(f"envs: a boolean mask must have shape ({n_envs},), got {tuple(mask.shape)}")
+        raise OptionError(f"{name}: a boolean mask must have shape ({n_envs},), got {tuple(mask.shape)}")
     return mask
 
 
-def env_mask(envs: Envs, n_envs: int, device: torch.device) -> torch.Tensor:
+def env_mask(envs: Envs, n_envs: int, device: torch.device, name: str = "envs") -> torch.Tensor:
     """Return ``envs`` as a boolean mask, (n_envs,). A mask in a tensor on the device is returned as it is.
 
     Raises:
         OptionError: ``envs`` is neither integer ids in [0, n_envs) nor a boolean mask of shape (n_envs,).
     """
     if isinstance(envs, torch.Tensor) and envs.dtype == torch.bool and envs.device == device:
-        return check_mask(envs, n_envs)
-    index = env_index(envs, n_envs, device)
+        return check_mask(envs, n_envs, name)
+    if device.type == "cpu":  # ids in a tensor on a GPU are read and validated too
+        ids = env_ids(envs, n_envs, name)
+        chosen = np.full(n_envs, ids is None)
+        if ids is not None:
+            chosen[ids] = True
+        return torch.from_numpy(chosen)
+    index = env_index(envs, n_envs, device, name)
     mask = torch.full((n_envs,), index is None, device=device)
-    return mask if index is None else mask.index_fill_(0, index, True)
+    return mask if index is None else mask.index_fill_(0, index.to(device), True)
 
 
 def real_states(name: str, states: object, shape: tuple[int, ...] | None) -> np.ndarray:
