@@ -314,6 +314,16 @@ def test_the_documentation_lists_these_fields():
     assert set(ROWS) <= listed
 
 
+@pytest.mark.parametrize("device", DEVICES)
+def test_all_envs_have_the_time_step_of_the_scene(device):
+    scene = sn.Scene()
+    scene.add_object(sn.Box(), name="box", free=True)
+    scene.build(n_envs=2, device=device)
+    with pytest.raises(sn.OptionError, match=r"'opt\.timestep' cannot differ per env: .*; set dt and substeps"):
+        scene.world.expand("opt.timestep")
+    assert not scene.world.expanded
+
+
 @pytest.mark.parametrize("field", ["body_parentid", "jnt_qposadr", "geom_bodyid", "sensor_type", "dof_jntid"])
 def test_the_structure_of_a_model_cannot_differ_per_env(field):
     scene = sn.Scene()

@@ -73,6 +73,11 @@ def check_field(field: object) -> None:
         raise OptionError(f"expand: field must be the name of a model field, such as 'body_mass', got {field!r}")
     if _STRUCTURE.match(field):
         raise OptionError(f"expand: {field!r} is part of the structure of the model, which all envs share")
+    if field == "opt.timestep":
+        raise OptionError(
+            "expand: 'opt.timestep' cannot differ per env: the time step is the same for all envs; set dt and substeps "
+            "of the scene"
+        )
 
 
 def expand_fields(world: World, fields: Mapping[str, np.ndarray | None]) -> None:

@@ -266,8 +266,6 @@ class WarpWorld(WarpLaunches, WarpState):
         owner = self.m.opt if field.startswith("opt.") else self.m
         name = field.removeprefix("opt.")
         many = fields_per_env(owner)
-        if field == "opt.timestep":
-            raise OptionError("expand: opt.timestep cannot differ per env on a GPU, where all envs step together")
         if name not in many:
             names = [f"opt.{each}" for each in many] if owner is self.m.opt else many
             hint = did_you_mean(field, names)
