@@ -146,6 +146,7 @@ def test_contents_contain_pairs_and_exclusions():
         (("left", "right", {"friction": -1}), sn.OptionError, "friction must be 1, 3 or 5 numbers >= 0, got -1"),
         (("left", "right", {"friction": (1, 2)}), sn.OptionError, "friction must be 1, 3 or 5 numbers >= 0"),
         (("left", "right", {"condim": 2}), sn.OptionError, "condim must be 1, 3, 4, 6 or None, got 2"),
+        (("left", "right", {"condim": "3"}), sn.OptionError, "condim must be 1, 3, 4, 6 or None, got '3'$"),
         (("left", "right", {"frction": 1}), sn.OptionError, r"no option 'frction' \(did you mean 'friction'"),
         (("floor", "left"), DuplicateNameError, "'floor' and 'left' are a pair already"),
     ],

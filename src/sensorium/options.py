@@ -176,7 +176,8 @@ def _explain(options: type[Options], error: ValidationError) -> str:
             allowed = _choices(options.model_fields[name].annotation)
             listed = " or ".join(part for part in (", ".join(allowed[:-1]), allowed[-1]) if part)
             given = problem["input"]
-            hint = did_you_mean(given, [text.strip("'") for text in allowed]) if isinstance(given, str) else ""
+            # text is close to text alone: '3' is not a misspelt 3
+            hint = did_you_mean(given, [text.strip("'") for text in allowed if text.startswith("'")])
             lines.append(f"{options.__name__}.{name}{index} must be {listed}, got {given!r}{hint}")
         elif problem["type"] == "missing" and len(problem["loc"]) > 1:
             lines.append(f"{options.__name__}.{name}: too few values, got {problem['input']!r}")
