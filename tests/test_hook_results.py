@@ -207,12 +207,36 @@ def test_rewards_need_a_term():
         tensor_step(tensor_task(rewards={}))
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int64])
+def test_failures_must_be_boolean(dtype):
+    with pytest.raises(
+        sn.OptionError, match=rf"Mine\.failures must return tensors of dtype torch\.bool; got dtype {dtype} for 'fall'"
+    ):
+        tensor_step(tensor_task(failures={"fall": torch.zeros(B, dtype=dtype)}))
+
+
+@pytest.mark.parametrize(
+    ("hook", "fix"),
+    [("observe", "return it as 'mass' in observe_privileged"), ("observe_privileged", "name it 'mass'")],
+)
+def test_names_of_observations_do_not_begin_with_privileged(hook, fix):
+    """The actor would receive what ``observe`` returns."""
+    with pytest.raises(
+        sn.OptionError, match=rf"Mine\.{hook} must return names that do not .*; got 'privileged/mass'; {fix}"
+    ):
+        tensor_task(**{hook: {"a": torch.zeros(B, 1), "privileged/mass": torch.ones(B, 1)}})
+
+
+def test_rewards_may_be_called_privileged():
+    assert tensor_step(tensor_task(rewards={"privileged/a": torch.ones(B)}))[1].tolist() == [1.0] * B
+
+
 @pytest.mark.parametrize("hook", ["rewards", "failures", "metrics", "observe"])
 @pytest.mark.parametrize(("later", "text"), [({"b": (B,)}, "same names"), ({}, "same names|dict of names")])
 def test_names_stay_the_same(hook, later, text):
-    task = tensor_task(**{hook: {"a": torch.zeros(B)}})
+    task = tensor_task(**{hook: {"a": torch.zeros(B, dtype=torch.bool)}})
     tensor_step(task)
-    setattr(task, hook, lambda: {name: torch.zeros(shape) for name, shape in later.items()})
+    setattr(task, hook, lambda: {name: torch.zeros(shape, dtype=torch.bool) for name, shape in later.items()})
     with pytest.raises(sn.OptionError, match=rf"Mine\.{hook} must return .*({text})"):
         task.step(torch.zeros_like(task.action))
 

@@ -14,6 +14,7 @@ import torch
 
 from sensorium.deploy.contract import ActionTerm
 from sensorium.errors import OptionError
+from sensorium.suites.observation import PRIVILEGED
 from sensorium.tasks.hook_results import described
 
 Shapes = dict[str, torch.Size]
@@ -43,7 +44,8 @@ class HookResults:
             per_env: whether its tensors are (B,); otherwise (B, ...).
 
         Raises:
-            OptionError: it is no mapping of names to such tensors, or differs from the first call.
+            OptionError: it is no mapping of names to such tensors, differs from the first call, has tensors of
+                ``failures`` that are not boolean, or names of observations that begin with "privileged/".
         """
         known = self._shapes.get(hook)
         if known is None:
@@ -84,6 +86,18 @@ class HookResults:
                 raise self._wrong(hook, wanted, f"{described(tensor)}{place} for {name!r}")
             if tensor.shape[:1] != (self._n_envs,) or (per_env and tensor.ndim != 1):
                 raise self._wrong(hook, wanted, f"{described(tensor)} for {name!r}")
+            if hook == "failures" and tensor.dtype != torch.bool:
+                got = f"dtype {tensor.dtype} for {name!r}; return a comparison, such as height < 0.2"
+                raise self._wrong(hook, "tensors of dtype torch.bool", got)
+            if per_env or not name.startswith(PRIVILEGED):
+                continue
+            own = f"{name.removeprefix(PRIVILEGED)!r}"
+            fix = (
+                f"return it as {own} in observe_privileged"
+                if hook == "observe"
+                else f"name it {own}: it gets the prefix"
+            )
+            raise self._wrong(hook, f"names that do not begin with {PRIVILEGED!r}", f"{name!r}; {fix}")
         return {name: tensor.shape for name, tensor in value.items()}
 
     def _wrong(self, hook: str, wanted: str, got: str) -> OptionError:
