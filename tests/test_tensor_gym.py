@@ -11,8 +11,9 @@ from gymnasium.utils.env_checker import check_env, data_equivalence
 from gymnasium.vector import AutoresetMode
 
 import sensorium as sn
-from sensorium.errors import EpisodeOverError, NameNotFoundError
+from sensorium.errors import EpisodeOverError, NameNotFoundError, SensoriumError
 from sensorium.suites import pick_env
+from sensorium.tasks.tensor.episodes import TensorEpisodes
 
 TASKS = {
     "walk": {"randomize_sensors": {"joints.delay": (0.015, 0.08), "imu.gyro_bias": (-0.1, 0.1)}},
@@ -318,6 +319,44 @@ def test_invalid_arguments_raise():
         with pytest.raises(sn.OptionError, match="action"):
             env.step(action)
     env.step(np.zeros(12))
+
+
+class Undefined(sn.tasks.TensorTask[sn.tasks.TensorTaskConfig]):
+    """Its reward is NaN in the last env, at the second step of its episode."""
+
+    name = "undefined"
+
+    def rewards(self):
+        last = torch.arange(self.n_envs, device=self.device) == self.n_envs - 1
+        return {"one": torch.where(last & (self.step_count == 2), torch.nan, 1.0)}
+
+
+VIEWS = {
+    "vector": lambda task: task.as_gymnasium(),
+    "single": lambda task: task.as_gymnasium(vector=False),
+    "sb3": lambda task: task.as_sb3(),
+    "episodes": lambda task: TensorEpisodes(task, use_sensors=False),
+}
+
+
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+@pytest.mark.parametrize("view", VIEWS)
+def test_a_reward_that_is_nan_raises_in_its_step(view, device):
+    if view == "sb3":
+        pytest.importorskip("stable_baselines3")
+    if view == "episodes" and device == "cuda":
+        pytest.skip("datasets are generated on the CPU")
+    n_envs = 1 if view == "single" else 3
+    task = Undefined(sn.tasks.TensorTaskConfig(robot="balancer", n_envs=n_envs, max_steps=3, device=device))
+    env = VIEWS[view](task)
+    action = np.zeros((n_envs, 2), np.float32)[0 if view == "single" else slice(None)]
+    env.reset()
+    env.step(action)
+    for call in (lambda: env.step(action), task.log.take):
+        with pytest.raises(SensoriumError, match=rf"'one' of the reward was NaN in env {n_envs - 1} at step 2 of"):
+            call()
+    env.reset()
+    env.step(action)
 
 
 # -- GPU --------------------------------------------------------------------------------------------------------------

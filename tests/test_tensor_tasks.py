@@ -163,8 +163,39 @@ def test_a_term_that_is_nan_is_named():
     task = Bad(TensorTaskConfig(robot="diffdrive", n_envs=2, max_steps=5))
     task.reset()
     for _ in range(4):
-        task.step(torch.zeros(2, 2))
+        task.step_in_place(torch.zeros(2, 2))
     with pytest.raises(sn.errors.SensoriumError, match=r"'bad' of .* was NaN in env 1 at step 2 of its episode$"):
+        task.log.take()
+    task.reset()
+    task.step(torch.zeros(2, 2))
+    with pytest.raises(sn.errors.SensoriumError, match=r"'bad' of .* was NaN in env 1 at step 2 of its episode$"):
+        task.step(torch.zeros(2, 2))
+
+
+def test_a_sum_of_terms_that_is_nan_is_named():
+    class Bad(Slide):
+        def rewards(self):
+            return {"up": torch.full((2,), math.inf), "down": torch.tensor([0.0, -math.inf])}
+
+    task = Bad(TensorTaskConfig(robot="diffdrive", n_envs=2))
+    task.reset()
+    with pytest.raises(
+        sn.errors.SensoriumError, match=r"the sum of the terms of the reward was NaN in env 1 at step 1"
+    ):
+        task.step(torch.zeros(2, 2))
+
+
+def test_a_metric_that_is_nan_is_named():
+    class Bad(Slide):
+        def metrics(self):
+            return {"speed": torch.tensor([0.0, math.nan])}
+
+    task = Bad(TensorTaskConfig(robot="diffdrive", n_envs=2))
+    task.reset()
+    task.step(torch.zeros(2, 2))
+    with pytest.raises(
+        sn.errors.SensoriumError, match=r"^the metric 'speed' was NaN in env 1 at step 1 of its episode$"
+    ):
         task.log.take()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import numpy as np
 import torch
 
 from sensorium.errors import SensoriumError
@@ -26,13 +27,15 @@ class EpisodeLog:
         self._device = device
         self._n_envs = n_envs
         self._names: list[str] = []
+        self._n_terms = 0
         self._reasons: list[str] = []
         self._running = self._ended = self._why = self._first_nan = torch.zeros(0)
         self.n_diverged = 0
 
     def add(
         self,
-        values: Mapping[str, torch.Tensor],
+        terms: Mapping[str, torch.Tensor],
+        metrics: Mapping[str, torch.Tensor],
         failures: Mapping[str, torch.Tensor],
         reward: torch.Tensor,
         step_count: torch.Tensor,
@@ -40,11 +43,13 @@ class EpisodeLog:
         diverged: torch.Tensor,
     ) -> None:
         """Add a step. Called in a captured function; the names are the same each time."""
+        values = {**terms, **metrics}
         if not self._names:
+            self._n_terms = len(terms)
             self._allocate(list(values), [*failures, "diverged"])
         rows = torch.where(diverged, 0.0, torch.stack([*values.values(), reward]))  # these values are not meaningful
         self._running.add_(rows)
-        new = torch.isnan(rows[:-1]) & (self._first_nan < 0)
+        new = torch.isnan(rows) & (self._first_nan < 0)
         self._first_nan.copy_(torch.where(new, step_count, self._first_nan))
         length = step_count.float()
         each = torch.cat((self._running[:-1] / length, self._running[-1:], length[None], torch.ones_like(length)[None]))
@@ -59,7 +64,7 @@ class EpisodeLog:
         # sums over episodes of each value, the return, the length, and the number of episodes
         self._ended = torch.zeros(len(names) + 3, device=self._device)
         self._why = torch.zeros(len(reasons), device=self._device)
-        self._first_nan = torch.full((len(names), self._n_envs), -1, dtype=torch.int64, device=self._device)
+        self._first_nan = torch.full((len(names) + 1, self._n_envs), -1, dtype=torch.int64, device=self._device)
 
     def take(self) -> dict[str, float]:
         """Return the means over the episodes that ended since the last call. Waits for the device.
@@ -69,7 +74,7 @@ class EpisodeLog:
             for each reason of a failure ``ended/REASON``, the number of envs. Only ``episodes`` if none ended.
 
         Raises:
-            SensoriumError: a term was NaN; names the term, the env and the step.
+            SensoriumError: a term or a metric was NaN; names it, the env and the step.
         """
         if not self._names:
             return {"episodes": 0.0}
@@ -85,15 +90,28 @@ class EpisodeLog:
         return found
 
     def check(self) -> None:
-        """Raise SensoriumError if a term was NaN since the last :meth:`clear`. Waits for the device."""
-        bad = (self._first_nan >= 0).nonzero()
-        if len(bad):
-            term, env = bad[0].tolist()
-            more = f", and in {len(bad) - 1} more envs or terms" if len(bad) > 1 else ""
-            raise SensoriumError(
-                f"the term {self._names[term]!r} of the reward was NaN in env {env} at step "
-                f"{int(self._first_nan[term, env])} of its episode{more}"
-            )
+        """Raise SensoriumError if a term or a metric was NaN since the last :meth:`clear`. Waits for the device."""
+        found = (self._first_nan >= 0).nonzero().tolist()
+        if not found:
+            return
+        reward = len(self._names)
+        found = [each for each in found if each[0] != reward] or found  # the reward is NaN where a term is
+        row, env = found[0]
+        if row == reward:
+            what = "the sum of the terms of the reward"
+        elif row < self._n_terms:
+            what = f"the term {self._names[row]!r} of the reward"
+        else:
+            what = f"the metric {self._names[row]!r}"
+        more = f", and in {len(found) - 1} more envs or values" if len(found) > 1 else ""
+        raise SensoriumError(
+            f"{what} was NaN in env {env} at step {int(self._first_nan[row, env])} of its episode{more}"
+        )
+
+    def check_reward(self, reward: np.ndarray) -> None:
+        """Raise the error of :meth:`check` if a reward of the last step, (B,), is NaN."""
+        if np.isnan(reward).any():
+            self.check()
 
     def clear(self) -> None:
         """Forget everything, for new episodes in all envs."""

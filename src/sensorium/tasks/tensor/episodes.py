@@ -160,6 +160,7 @@ class TensorEpisodes:
         Raises:
             EpisodeOverError: every env is done.
             OptionError: the action has the wrong shape or is not finite.
+            SensoriumError: a reward is NaN; names the term, the env and the step.
         """
         running = ~self.is_done()
         if not running.any():
@@ -180,6 +181,7 @@ class TensorEpisodes:
         if ended.any():
             self.scene.hold(np.flatnonzero(ended).astype(np.int32))
         reward = np.where(running, task.reward.numpy(), 0.0).astype(np.float32)
+        task.log.check_reward(reward)
         return observation, reward, self.terminated.copy(), self.truncated.copy(), {"success": self.succeeded.copy()}
 
     def _observe(self) -> dict[str, Any]:

@@ -86,10 +86,12 @@ class TensorGymView(gymnasium.Env[Any, np.ndarray]):
         Raises:
             EpisodeOverError: the episode has ended, or ``reset()`` was not called.
             OptionError: the action has the wrong shape or is not finite.
+            SensoriumError: the reward is NaN; names the term and the step.
         """
         if self._is_over:
             raise EpisodeOverError("no episode is running: call reset() before step()")
         _, reward, terminated, truncated, info = self.task.step(as_array(action)[None])
+        self.task.log.check_reward(reward.numpy(force=True))
         self._is_over = bool(terminated) or bool(truncated)
         observation = self._selection.read_final(info["final_obs"])
         success = {name: bool(value) for name, value in _success(self.task).items()}
@@ -115,6 +117,9 @@ class TensorVectorView(gymnasium.vector.VectorEnv[Any, Any, Any]):
     those in the mask ``_final_obs`` (B,) ended an episode; ``final_info``, ``episode_number`` and their masks likewise.
     ``output="numpy"`` returns arrays that later steps do not change. Info then has these entries only in steps in which
     an env ended, and ``final_obs`` is an object array (B,) with None for the other envs, as in Gymnasium's own.
+
+    A reward that is NaN raises SensoriumError in that step, which names the term, the env and the step. With
+    ``output="torch"`` on a GPU it is reported when the log is read, by ``task.log.take()``.
 
     The view sets ``task.autoreset`` and ``task.keep_final``, so a task has one view at a time.
 
@@ -197,6 +202,8 @@ class TensorVectorView(gymnasium.vector.VectorEnv[Any, Any, Any]):
             }
             info |= {f"_{name}": self._output(ended.clone()) for name in ("final_obs", "final_info", "episode_number")}
         seen, *rest = map(self._output, (self._selection.read(observation), reward, terminated, truncated))
+        if not self._use_torch:
+            task.log.check_reward(rest[0])
         return seen, rest[0], rest[1], rest[2], info
 
     def _full_info(self, name: str, values: torch.Tensor) -> dict[str, Any]:

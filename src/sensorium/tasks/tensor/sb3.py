@@ -42,5 +42,6 @@ class Sb3VecEnv(BatchedVecEnv):
         reward, terminated, truncated = (
             each.numpy(force=True).copy() for each in (task.reward, task.terminated, task.truncated)
         )
+        task.log.check_reward(reward)
         final = task.final_actor().numpy(force=True)
         return self._observation(), reward, terminated, truncated, lambda env: final[env]

@@ -92,8 +92,7 @@ class TensorTask(TensorViews[ConfigT]):
         self._fresh = torch.zeros_like(self.terminated)
         scene.world.on_reset = self._start
         self.keep_final = entity is not None
-        self._final = torch.zeros_like(self._frames)
-        self._final_values = torch.zeros_like(self._observations.values)
+        self._final, self._final_values = torch.zeros_like(self._frames), torch.zeros_like(self._observations.values)
         self._loop, self._loop_with_final = (
             Loop(scene, self.act, end, self._fresh, self._update_observations)
             for end in (self._judge, self._judge_and_keep)
@@ -129,6 +128,7 @@ class TensorTask(TensorViews[ConfigT]):
         self._begins_anew = torch.ones((), dtype=torch.bool, device=self.device)
         self.difficulty = torch.full((self.n_envs,), 0.0 if self.config.curriculum else 1.0, device=self.device)
         self.reward = torch.zeros(self.n_envs, device=self.device)
+        self._host_reward = None if self.scene.world.is_gpu else self.reward.numpy()  # shares its memory
         self._results = HookResults(self, self.n_envs, self.device)
         self.seed = self.config.seed
         self.draws = EpisodeDraws(self.seed, self.episode)
@@ -201,8 +201,12 @@ class TensorTask(TensorViews[ConfigT]):
         Raises:
             EpisodeOverError: ``reset()`` was not called.
             OptionError: the action has the wrong shape, or, on the CPU, is not finite.
+            SensoriumError: on the CPU, a reward is NaN; names the term, the env and the step. On a GPU, which is not
+                waited for, ``log.take()`` raises it.
         """
         self.step_in_place(action)
+        if self._host_reward is not None:
+            self.log.check_reward(self._host_reward)
         values, reward, terminated, truncated = self._outputs.copy()
         info = {"final_obs": self._by_name(self._final_values.clone())} if self.keep_final else {}
         return self._by_name(values), reward, terminated, truncated, info
@@ -210,7 +214,8 @@ class TensorTask(TensorViews[ConfigT]):
     def step_in_place(self, action: torch.Tensor | np.ndarray) -> torch.Tensor:
         """Make a step as :meth:`step`, and return the observations (B, columns), which the next step overwrites.
 
-        :attr:`reward`, :attr:`terminated` and :attr:`truncated` are overwritten too.
+        :attr:`reward`, :attr:`terminated` and :attr:`truncated` are overwritten too. A reward that is NaN is reported
+        when the log is read: :meth:`EpisodeLog.take`.
         """
         self._take(action)
         try:
@@ -285,7 +290,7 @@ class TensorTask(TensorViews[ConfigT]):
                 self._metrics = {name: torch.zeros_like(self.reward) for name in metrics}
         for name, value in metrics.items():
             self._metrics[name].copy_(torch.where(diverged, 0.0, value))
-        self.log.add({**terms, **metrics}, failures, self.reward, self.step_count, self._ended, diverged)
+        self.log.add(terms, metrics, failures, self.reward, self.step_count, self._ended, diverged)
         self.last_action.copy_(self.action)
 
     def _judge_and_keep(self) -> None:
