@@ -144,3 +144,27 @@ def test_the_curriculum_eases_delays_but_not_rates():
 def test_mistakes(ranges, error, text):
     with pytest.raises(error, match=text):
         walk(2, randomize_sensors=ranges)
+
+
+@pytest.mark.parametrize(
+    ("key", "bounds", "text"),
+    [
+        ("imu.gyro_noise", (-1.0, -0.5), r"IMU\.gyro_noise must be >= 0, got -1"),
+        ("imu.dropout", (0.0, 2.0), r"IMU\.dropout must be <= 1, got 2"),
+        ("imu.gyro_resolution", (-1.0, -1.0), r"IMU\.gyro_resolution must be >= 0"),
+        ("joints.jitter", (-0.1, 0.0), r"JointEncoder\.jitter must be >= 0"),
+        ("imu.gyro_bis", (0.0, 1.0), r"IMU\.gyro_bis is not a parameter \(did you mean 'gyro_bias'"),
+        ("imu", (0.0, 1.0), r"keys are SENSOR\.PARAMETER, such as 'imu\.gyro_bias'; got 'imu'"),
+    ],
+)
+def test_ranges_that_a_sensor_does_not_accept(key, bounds, text):
+    with pytest.raises(sn.OptionError, match=rf"^randomize_sensors: .*{text}"):
+        walk(1, randomize_sensors={key: bounds})
+
+
+def test_a_jitter_is_accepted_with_the_delay_of_its_range():
+    ranges = {"imu.jitter": (0.0, 0.03), "imu.delay": (0.03, 0.05)}
+    task = walk(4, randomize_sensors=ranges)
+    drawn = task.observation()["privileged/sensor_parameters"]
+    assert (drawn[:, 0] < 0.03).all()
+    assert (drawn[:, 1] >= 0.03).all()

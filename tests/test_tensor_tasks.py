@@ -65,6 +65,14 @@ def test_a_draw_keeps_its_size():
         draws.uniform("a", 2)
 
 
+def test_bounds_of_a_draw_are_in_order():
+    draws = EpisodeDraws(0, torch.zeros(2, dtype=torch.int64))
+    for low, high in ((2.0, -1.0), (math.nan, 1), (0, math.nan)):
+        with pytest.raises(sn.OptionError, match=f"the draw 'a' must have low <= high, got low={low} and high={high}"):
+            draws.uniform("a", 1, low, high)
+    assert draws.uniform("a", 1, torch.ones(2, 1), torch.zeros(2, 1)).shape == (2, 1)
+
+
 def test_rotations_agree_with_mujoco():
     rng = np.random.default_rng(0)
     a, b = rng.normal(size=(2, 5, 4))
@@ -197,6 +205,26 @@ def test_a_metric_that_is_nan_is_named():
         sn.errors.SensoriumError, match=r"^the metric 'speed' was NaN in env 1 at step 1 of its episode$"
     ):
         task.log.take()
+
+
+def test_what_a_reset_takes_is_said():
+    task = slide()
+    for numbers in (torch.tensor([True, False]), [5]):
+        with pytest.raises(sn.OptionError, match=r"reset\(\) of a tensor task begins an episode in every env: numbers"):
+            task.reset(numbers)
+
+
+def test_ranges_are_in_order():
+    for name in ("forward", "left", "turn"):
+        with pytest.raises(
+            sn.OptionError, match=rf"WalkConfig\.{name} must be \(low, high\) with low <= high, got \(1"
+        ):
+            sn.tasks.make("walk", **{name: (1.0, -1.0)})
+    for name in ("payload", "friction", "stiffness", "damping", "strength"):
+        with pytest.raises(sn.OptionError, match=rf"WalkRandomization\.{name} must be \(low, high\) with low <= high"):
+            sn.tasks.make("walk", randomize={name: (2.0, 1.0)})
+    with pytest.raises(sn.OptionError, match=r"WalkRandomization\.friction must be \(low, high\) with low >= 0"):
+        sn.tasks.make("walk", randomize={"friction": (-1.0, 1.0)})
 
 
 def test_actions_are_checked():

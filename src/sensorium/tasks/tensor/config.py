@@ -3,14 +3,32 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Self
+from typing import Annotated, Self, TypeAlias
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from sensorium.errors import did_you_mean, shorten
 from sensorium.options import Options
 from sensorium.robots import SensorRig
 from sensorium.tasks.task_camera import TaskCamera
+
+
+def _in_order(value: tuple[float, float]) -> tuple[float, float]:
+    if value[0] > value[1]:
+        raise ValueError("must be (low, high) with low <= high")
+    return value
+
+
+def _not_negative(value: tuple[float, float]) -> tuple[float, float]:
+    if value[0] < 0:
+        raise ValueError("must be (low, high) with low >= 0")
+    return value
+
+
+Range: TypeAlias = Annotated[tuple[float, float], AfterValidator(_in_order)]
+"""A range (low, high) as an option."""
+FactorRange: TypeAlias = Annotated[Range, AfterValidator(_not_negative)]
+"""A range of factors, which are not negative."""
 
 
 class TensorTaskConfig(Options):

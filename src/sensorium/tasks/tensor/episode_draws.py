@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 
 from sensorium.errors import OptionError
 from sensorium.pipeline.draws import Draws
+from sensorium.tasks.checks import sorted_numbers
 
+_NUMBERS = (int, float)
 _OWNER = "task"
 """What the keys of a task's draws have where those of a sensor have its uuid."""
 
@@ -50,12 +54,14 @@ class EpisodeDraws:
         Args:
             name: name of the draw. Different names have independent numbers.
             n: numbers per env.
-            low, high: bounds.
+            low, high: bounds, low <= high.
             counter: (B,) integers from 0 to 65535. Numbers of different counters are independent. Default: 0.
 
         Raises:
-            OptionError: the name has been used with another ``n``.
+            OptionError: the name has been used with another ``n``, or ``low`` > ``high``. Tensors are not validated.
         """
+        if isinstance(low, _NUMBERS) and isinstance(high, _NUMBERS) and not low <= high:
+            raise OptionError(f"the draw {name!r} must have low <= high, got low={low!r} and high={high!r}")
         return low + (high - low) * self._draw(name, n, counter).uniform().T
 
     def normal(self, name: str, n: int, counter: torch.Tensor | None = None) -> torch.Tensor:
@@ -76,3 +82,18 @@ class EpisodeDraws:
         words[0] = self._envs + (self._episode >> 16 << 20)
         words[1] = (self._episode << 16) + (0 if counter is None else counter)
         return draws
+
+
+def checked_numbers(numbers: Sequence[int], n_envs: int) -> list[int]:
+    """Return the numbers of the episodes that begin in all envs.
+
+    Raises:
+        OptionError: they are not one number for each env.
+    """
+    try:
+        return sorted_numbers(numbers, None, n_envs)
+    except OptionError as error:
+        raise OptionError(
+            f"{error}. reset() of a tensor task begins an episode in every env: numbers are those of the episodes, not "
+            "envs; remove them for the next episodes"
+        ) from None

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
 
 from sensorium.errors import NameNotFoundError, OptionError, did_you_mean, shorten
+from sensorium.robots import Robot
 from sensorium.tasks.tensor.hooks import TensorHooks
 
 
@@ -20,7 +22,8 @@ class SensorRandomizer:
 
     Raises:
         NameNotFoundError: the robot has no such sensor.
-        OptionError: an option cannot differ per env at each reset, or a range is out of order.
+        OptionError: a key is not SENSOR.PARAMETER, an option cannot differ per env at each reset, or a range is out of
+            order, or has an end that the sensor does not accept.
     """
 
     def __init__(self, task: TensorHooks[Any]) -> None:
@@ -29,13 +32,9 @@ class SensorRandomizer:
         eased: list[float] = []
         low: list[float] = []
         high: list[float] = []
+        _check_ranges(robot, ranges)
         for key, (smallest, largest) in ranges.items():
             uuid, _, option = key.partition(".")
-            if uuid not in robot.rig.names:
-                hint = did_you_mean(uuid, robot.rig.names) or f"; {robot.name!r} has {shorten(robot.rig.names)}"
-                raise NameNotFoundError(f"randomize_sensors: there is no sensor {uuid!r}{hint}")
-            if smallest > largest:
-                raise OptionError(f"randomize_sensors: {key!r} must be (low, high) with low <= high, got {ranges[key]}")
             values = robot.rig[uuid].bind(option)
             columns = slice(len(low), len(low) + values.shape[1])
             self._bound.append((values, columns))
@@ -62,3 +61,28 @@ class SensorRandomizer:
     def observe(self) -> dict[str, torch.Tensor]:
         """Return the drawn values for the critic: ``{"sensor_parameters": (B, n)}``, or nothing."""
         return {"sensor_parameters": self.drawn} if self._bound else {}
+
+
+def _check_ranges(robot: Robot, ranges: Mapping[str, tuple[float, float]]) -> None:
+    """Raise an error that names ``randomize_sensors`` if a range cannot be used."""
+    ends: dict[str, list[dict[str, float]]] = {}
+    for key, (low, high) in ranges.items():
+        uuid, _, option = key.partition(".")
+        if not uuid or not option:
+            raise OptionError(f"randomize_sensors: keys are SENSOR.PARAMETER, such as 'imu.gyro_bias'; got {key!r}")
+        if uuid not in robot.rig.names:
+            hint = did_you_mean(uuid, robot.rig.names) or f"; {robot.name!r} has {shorten(robot.rig.names)}"
+            raise NameNotFoundError(f"randomize_sensors: there is no sensor {uuid!r}{hint}")
+        if low > high:
+            raise OptionError(f"randomize_sensors: {key!r} must be (low, high) with low <= high, got {ranges[key]}")
+        lows, highs = ends.setdefault(uuid, [{}, {}])
+        lows[option], highs[option] = low, high
+    for uuid, both in ends.items():
+        sensor = robot.rig[uuid]
+        try:
+            for option in both[0]:
+                sensor.bind(option)
+            for values in both:  # the sensor validates them; a jitter together with its delay
+                sensor.set(**values)
+        except OptionError as error:
+            raise OptionError(f"randomize_sensors: {uuid!r}: {error}") from error

@@ -14,11 +14,10 @@ from sensorium._tensors import check_plain
 from sensorium.errors import DivergenceError, EpisodeOverError, OptionError
 from sensorium.robots import Robot, make
 from sensorium.tasks import task_cameras
-from sensorium.tasks.checks import checked_seed, sorted_numbers
+from sensorium.tasks.checks import checked_seed
 from sensorium.tasks.hook_results import checked_robot, checked_scene_options
 from sensorium.tasks.protocols import EntityLike
-from sensorium.tasks.tensor.config import TensorTaskConfig
-from sensorium.tasks.tensor.episode_draws import EpisodeDraws
+from sensorium.tasks.tensor.episode_draws import EpisodeDraws, checked_numbers
 from sensorium.tasks.tensor.episode_log import EpisodeLog
 from sensorium.tasks.tensor.hook_results import HookResults
 from sensorium.tasks.tensor.hooks import ConfigT, InputDescription
@@ -73,7 +72,8 @@ class TensorTask(TensorViews[ConfigT]):
         # without shadows: their map is centred on the origin, and robots walk away from it
         scene.add_light("directional", direction=(-0.3, 0.2, -1.0), shadow=False)
         self.add_scene(scene)
-        body = make(config.robot, rig=config.rig, **_pose(config)) if robot is None else type(robot)(robot.options)
+        pose: dict[str, Any] = {} if config.keyframe is None else {"keyframe": config.keyframe}
+        body = make(config.robot, rig=config.rig, **pose) if robot is None else type(robot)(robot.options)
         body = reserve_timing(checked_robot(self, "place_robot", self.place_robot(body)), config.randomize_sensors)
         self.robot = scene.add_robot(body, name=task_cameras.ROBOT)
         self._entity_sensors = None if entity is None else entity.sensors
@@ -158,7 +158,7 @@ class TensorTask(TensorViews[ConfigT]):
         """
         envs, first = torch.arange(self.n_envs, device=self.device), self.episode + 1
         if numbers is not None:
-            first = torch.tensor(sorted_numbers(numbers, None, self.n_envs), device=self.device)
+            first = torch.tensor(checked_numbers(numbers, self.n_envs), device=self.device)
             envs.zero_()
         self.scene.set_episodes(first, env_ids=envs)  # sensors draw the numbers of the same episodes
         self.log.clear()
@@ -398,8 +398,3 @@ class TensorTask(TensorViews[ConfigT]):
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {self.n_envs} envs on {self.device}, robot {self.config.robot!r}>"
-
-
-def _pose(config: TensorTaskConfig) -> dict[str, Any]:
-    """Return the option of a robot that names the keyframe at which episodes begin, if there is one."""
-    return {} if config.keyframe is None else {"keyframe": config.keyframe}

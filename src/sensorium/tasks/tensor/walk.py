@@ -15,7 +15,7 @@ from sensorium.errors import OptionError
 from sensorium.options import Options
 from sensorium.tasks.tensor import rotations
 from sensorium.tasks.tensor.columns import columns
-from sensorium.tasks.tensor.config import TensorTaskConfig
+from sensorium.tasks.tensor.config import Range, TensorTaskConfig
 from sensorium.tasks.tensor.hooks import InputDescription
 from sensorium.tasks.tensor.task import TensorTask
 from sensorium.tasks.tensor.walk_ground import RoughGround, WalkGround
@@ -68,11 +68,11 @@ class WalkConfig(TensorTaskConfig):
     """Name of the robot, or a model file. Its actuators must be position servos, one for each joint."""
     observe: tuple[str, ...] = ("imu/ang_vel", "attitude", "joints/*")
     """Patterns of the robot's readings that the policy observes."""
-    forward: tuple[float, float] = (-1.0, 1.0)
+    forward: Range = (-1.0, 1.0)
     """Range of the commanded velocity forward, m/s."""
-    left: tuple[float, float] = (-0.5, 0.5)
+    left: Range = (-0.5, 0.5)
     """Range of the commanded velocity to the left, m/s."""
-    turn: tuple[float, float] = (-1.0, 1.0)
+    turn: Range = (-1.0, 1.0)
     """Range of the commanded turning rate, rad/s, counter-clockwise."""
     standing: float = Field(default=0.1, ge=0, le=1)
     """Fraction of commands to stand still."""

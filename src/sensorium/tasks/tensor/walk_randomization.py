@@ -9,6 +9,7 @@ from pydantic import Field
 
 from sensorium.options import Options
 from sensorium.tasks.tensor.columns import columns
+from sensorium.tasks.tensor.config import FactorRange, Range
 
 if TYPE_CHECKING:
     from sensorium.tasks.tensor.walk import Walk
@@ -21,15 +22,15 @@ class WalkRandomization(Options):
     """Maximum offset of the joints at the start, rad."""
     speed: float = Field(default=0.3, ge=0)
     """Maximum velocity of the torso at the start, m/s and rad/s."""
-    payload: tuple[float, float] = (-1.0, 2.0)
+    payload: Range = (-1.0, 2.0)
     """Mass that is added to the torso, kg."""
-    friction: tuple[float, float] = (0.5, 1.25)
+    friction: FactorRange = (0.5, 1.25)
     """Factor of the sliding friction of the robot's geoms."""
-    stiffness: tuple[float, float] = (0.9, 1.1)
+    stiffness: FactorRange = (0.9, 1.1)
     """Factor of the position gain of the servos."""
-    damping: tuple[float, float] = (0.9, 1.1)
+    damping: FactorRange = (0.9, 1.1)
     """Factor of the velocity gain of the servos."""
-    strength: tuple[float, float] = (0.9, 1.1)
+    strength: FactorRange = (0.9, 1.1)
     """Factor of the maximum torque of the servos."""
     push: float = Field(default=0.5, ge=0)
     """Maximum change of the horizontal velocity by a push, m/s."""
