@@ -42,6 +42,20 @@ def test_episode_numbers(name, numbers, request):
     assert np.array_equal(np.array(task.episode.tolist()), before)
 
 
+@pytest.mark.parametrize(
+    ("catalogue", "known", "base"), [("TASKS", "pick", "Task"), ("TENSOR_TASKS", "walk", "TensorTask")]
+)
+def test_classes_of_the_catalogues(catalogue, known, base, monkeypatch):
+    classes = getattr(sn.tasks, catalogue)
+    for value in (int, 3, None):
+        monkeypatch.setitem(classes, "own", value)
+        with pytest.raises(sn.OptionError, match=rf"{catalogue}\['own'\] must be a class derived from {base}, got"):
+            sn.tasks.make("own")
+    monkeypatch.setitem(classes, "own", classes[known])
+    with pytest.raises(sn.OptionError, match=rf"{catalogue}\['own'\] must be .*'own', got .* with the name '{known}'"):
+        sn.tasks.make("own")
+
+
 @pytest.mark.parametrize("numbers", [(4, 4), np.array([4, 4]), torch.tensor([4, 4])])
 def test_episode_numbers_in_any_container(walk, numbers):
     assert walk.reset(numbers=numbers)[1]["episode"].tolist() == [4, 4]

@@ -10,7 +10,7 @@ from sensorium.errors import OptionError
 from sensorium.robots import Robot
 from sensorium.tasks import rig_cameras
 from sensorium.tasks.balance import Balance
-from sensorium.tasks.checks import check_names
+from sensorium.tasks.checks import check_names, checked_class
 from sensorium.tasks.door_opening import DoorOpening
 from sensorium.tasks.multi import MultiTask
 from sensorium.tasks.nav import NavToObj
@@ -90,7 +90,8 @@ def make(
 
     Raises:
         NameNotFoundError: there is no task or robot of that name.
-        OptionError: an option is unknown or cannot be used.
+        OptionError: an option is unknown or cannot be used, or a task of your own is entered under a name that is not
+            that of its class.
 
     Example:
         >>> task = sn.tasks.make("pick", robot="franka", n_envs=4, seed=0)
@@ -99,12 +100,13 @@ def make(
     if not isinstance(name, str):
         raise OptionError(f"name must be the name of a task, got {name!r:.80}")
     if is_tensor_task(name, options):
+        tensor_cls = checked_class("TENSOR_TASKS", name, TENSOR_TASKS[name], TensorTask)
         if entities is not None:
             raise OptionError(f"entities: several entities act in tasks on arrays only; the task {name!r} takes one")
         if entity is not None:
-            return _make_entity_task(TENSOR_TASKS[name], robot, entity, options)
-        return _make_tensor_task(TENSOR_TASKS[name], robot, options)
-    cls = find(name)
+            return _make_entity_task(tensor_cls, robot, entity, options)
+        return _make_tensor_task(tensor_cls, robot, options)
+    cls = checked_class("TASKS", name, find(name), Task)
     if str(options.pop("device", "cpu")) != "cpu":
         raise OptionError(
             f"device: the task {name!r} runs on the CPU only, since its planners and suite do; tasks that run on a GPU "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 import torch
@@ -15,6 +15,7 @@ from sensorium.worlds import Envs
 
 _MAX_EPISODE = 2**31 - 1
 """Largest number of an episode, that of the sensors."""
+TaskT = TypeVar("TaskT")
 Numbers: TypeAlias = ArrayLike | torch.Tensor
 """Numbers in any container that NumPy or torch accepts."""
 ActionLike: TypeAlias = Numbers | Mapping[str, Numbers]
@@ -116,6 +117,29 @@ def check_names(kind: str, names: Iterable[str], known: Iterable[str]) -> None:
             raise NameNotFoundError(
                 f"there is no {kind} {name!r}{did_you_mean(name, known) or f'; there are {shorten(known)}'}"
             )
+
+
+def checked_class(catalogue: str, name: str, cls: object, base: type[TaskT]) -> type[TaskT]:
+    """Return a class of a catalogue of tasks.
+
+    Args:
+        catalogue: name of the catalogue, for messages.
+        name: its key.
+        cls: its value.
+        base: the class from which it must be derived.
+
+    Raises:
+        OptionError: the value is no such class, or has another name than its key.
+    """
+    if not isinstance(cls, type) or not issubclass(cls, base):
+        raise OptionError(f"{catalogue}[{name!r}] must be a class derived from {base.__name__}, got {cls!r:.80}")
+    own = getattr(cls, "name", "")
+    if own != name:
+        raise OptionError(
+            f"{catalogue}[{name!r}] must be a class with the name {name!r}, got {cls.__name__} with the name {own!r}; "
+            f"set name = {name!r} in the class, or enter it as {catalogue}[{own!r}]"
+        )
+    return cls
 
 
 def _array(value: Numbers, label: str) -> np.ndarray:
