@@ -171,6 +171,9 @@ def test_the_learner_on_the_command_line(tmp_path, capsys):
     assert "there is no rig file 'a.yaml'" in capsys.readouterr().err
     assert main(["train", "balance", "--algorithm", "ppo", "--stop-at", "1", "--out", str(tmp_path / "b")]) == 2
     assert "--stop-at is an option of SAC" in capsys.readouterr().err
+    for device in ([], ["--device", "cpu"]):
+        assert main(["train", "walk", "--algorithm", "sac", *device, "--out", str(tmp_path / "b")]) == 2
+        assert "--algorithm sac: there is no recipe to train 'walk' by SAC; remove" in capsys.readouterr().err
 
 
 # -- a policy that was trained on a GPU -------------------------------------------------------------------------------

@@ -359,6 +359,14 @@ def test_a_reward_that_is_nan_raises_in_its_step(view, device):
     env.step(action)
 
 
+def test_gymnasium_make_names_the_option_of_the_number_of_envs():
+    for env_id in ("sensorium/Walk-v0", "sensorium/Balance-v0"):
+        with pytest.raises(sn.OptionError, match=r"n_envs: gymnasium\.make makes one env, got n_envs=4.*num_envs"):
+            gymnasium.make(env_id, n_envs=4)
+        with pytest.raises(sn.OptionError, match=r"n_envs: gymnasium\.make_vec takes num_envs instead, got n_envs=4"):
+            gymnasium.make_vec(env_id, num_envs=2, n_envs=4)
+
+
 # -- GPU --------------------------------------------------------------------------------------------------------------
 
 

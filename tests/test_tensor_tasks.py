@@ -227,6 +227,13 @@ def test_ranges_are_in_order():
         sn.tasks.make("walk", randomize={"friction": (-1.0, 1.0)})
 
 
+def test_a_robot_without_the_readings_of_a_task_does_not_fit():
+    with pytest.raises(
+        sn.OptionError, match=r"robot: 'quadruped' does not fit the task 'balance'.*'wheels' by default"
+    ):
+        sn.tasks.make("balance", robot="quadruped", device="cpu")
+
+
 def test_actions_are_checked():
     task = slide()
     with pytest.raises(sn.EpisodeOverError, match="reset"):

@@ -188,11 +188,17 @@ class Train:
         return ppo_recipe(self.task, **given, **parse_options("--brain", self.brain))
 
     def _new_options(self) -> TrainOptions:
+        from sensorium.errors import OptionError
         from sensorium.robots import SensorRig
         from sensorium.tasks import catalogue
         from sensorium.training import RECIPES, recipe
 
         if self.task not in RECIPES:
+            if catalogue.is_tensor_task(self.task, ()):
+                raise OptionError(
+                    f"--algorithm sac: there is no recipe to train {self.task!r} by SAC; remove --algorithm to train "
+                    "it by PPO, or train it from Python with sn.training.TrainOptions and device"
+                )
             catalogue.find(self.task)  # raises a better error if the task does not exist at all
         base = recipe(self.task)
         changes = self._given()

@@ -242,7 +242,16 @@ def make_gym(
     render_mode: str | None = None,
     **options: Any,
 ) -> GymView | TensorGymView:
-    """Make a task as a ``gymnasium.Env``; ``gymnasium.make`` calls it. By default no history is kept."""
+    """Make a task as a ``gymnasium.Env``; ``gymnasium.make`` calls it. By default no history is kept.
+
+    Raises:
+        OptionError: an option cannot be used, or ``n_envs`` is not 1.
+    """
+    if options.get("n_envs", 1) != 1:
+        raise OptionError(
+            f"n_envs: gymnasium.make makes one env, got n_envs={options['n_envs']!r}; remove it, or use "
+            "gymnasium.make_vec(..., num_envs=...)"
+        )
     made = make(task, **_with_defaults(task, options))
     return made.as_gymnasium(vector=False, keys=keys, flatten=flatten, render_mode=render_mode)
 
@@ -256,7 +265,13 @@ def make_vector(
     output: Literal["numpy", "torch"] = "numpy",
     **options: Any,
 ) -> VectorView | TensorVectorView:
-    """Make a task as a ``VectorEnv``; ``gymnasium.make_vec`` calls it. By default no history is kept."""
+    """Make a task as a ``VectorEnv``; ``gymnasium.make_vec`` calls it. By default no history is kept.
+
+    Raises:
+        OptionError: an option cannot be used, or ``n_envs`` is given.
+    """
+    if "n_envs" in options:
+        raise OptionError(f"n_envs: gymnasium.make_vec takes num_envs instead, got n_envs={options['n_envs']!r}")
     made = make(task, n_envs=num_envs, **_with_defaults(task, options))
     return made.as_gymnasium(keys=keys, flatten=flatten, render_mode=render_mode, output=output)
 

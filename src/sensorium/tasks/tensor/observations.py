@@ -55,6 +55,7 @@ class Observations:
         privileged: further observations of the critic.
         entity_sensors: names of the sensors of an entity, and of those whose ground truth only its critics observe. The
             entity observes these sensors and ``own``, and nothing else is returned by name. Default: no entity.
+        default_of: name of the task whose default the patterns are, for messages; "" if its user gave them.
 
     Attributes:
         values: the matrix, (B, n_actor + n_critic).
@@ -70,9 +71,10 @@ class Observations:
         own: Source,
         privileged: Source,
         entity_sensors: tuple[list[str], list[str]] | None = None,
+        default_of: str = "",
     ) -> None:
         measured, true = (patterns, []) if entity_sensors is None else entity_sensors
-        self._readings, self._truths = select_readings(robot, measured), select_readings(robot, true)
+        self._readings, self._truths = select_readings(robot, measured, default_of), select_readings(robot, true)
         self._ground_truth, self._own, self._privileged = ground_truth, own, privileged
         self._parts: list[ObservationPart] = []
         actor, critic = self._gather()
@@ -159,14 +161,21 @@ def _check_different(sensors: Sequence[str], values: Container[str]) -> None:
             raise OptionError(f"the entity's sensor {name!r} has the name of a value of the task; give it another uuid")
 
 
-def select_readings(robot: Robot, patterns: Sequence[str]) -> list[tuple[str, str, Callable[[bool], torch.Tensor]]]:
+def select_readings(
+    robot: Robot, patterns: Sequence[str], default_of: str = ""
+) -> list[tuple[str, str, Callable[[bool], torch.Tensor]]]:
     """Return uuid, part and a function of whether to read ground truth, for each reading that a pattern matches.
 
     Cameras are excluded: their images have hundreds of thousands of values, which need a network for images.
 
+    Args:
+        robot: the robot.
+        patterns: see ``TensorTaskConfig.observe``.
+        default_of: name of the task whose default the patterns are, for messages; "" if its user gave them.
+
     Raises:
         NameNotFoundError: a pattern matches no reading.
-        OptionError: a pattern matches cameras only.
+        OptionError: a pattern matches cameras only, or a default matches no reading.
     """
     readings: dict[str, tuple[str, str, Callable[[bool], torch.Tensor]]] = {}
     cameras = find_cameras(robot)
@@ -188,6 +197,12 @@ def select_readings(robot: Robot, patterns: Sequence[str]) -> list[tuple[str, st
             )
         if not found and not (pattern == "*" and not readings):
             has = shorten(readings) if readings else "no sensors: give it some by the option rig"
+            if default_of:
+                raise OptionError(
+                    f"robot: {robot.options.kind or 'the model'!r} does not fit the task {default_of!r}, which "
+                    f"observes {pattern!r} by default; use a robot or a rig with that reading, or set observe; the "
+                    f"robot has {has}"
+                )
             hint = did_you_mean(pattern, readings) or f"; the robot has {has}"
             raise NameNotFoundError(f"observe: the pattern {pattern!r} matches no reading of {robot.name!r}{hint}")
         chosen |= {key: readings[key] for key in found}

@@ -108,9 +108,9 @@ class TensorTask(TensorViews[ConfigT]):
         self._sensor_randomizer = SensorRandomizer(self)
         self._start(torch.zeros_like(self.terminated))
         observe = self.config.observe, self.config.ground_truth, self._observe_own, self._observe_privileged
-        self._observations = Observations(self.robot, *observe, self._entity_sensors)
-        n_columns = self._observations.n_actor + self._observations.n_critic
-        self._outputs = Outputs(self.n_envs, n_columns, self.device)
+        default_of = "" if "observe" in self.config.model_fields_set else self.name
+        self._observations = Observations(self.robot, *observe, self._entity_sensors, default_of)
+        self._outputs = Outputs(self.n_envs, self._observations.values.shape[1], self.device)
         self._observations.values = self._outputs.values
 
     def _observe_own(self) -> Mapping[str, torch.Tensor]:
