@@ -215,6 +215,19 @@ def test_task_of_an_entity_passes_the_checkers(flatten):
         check_env_sb3(env)
 
 
+def test_views_exclude_what_only_critics_observe():
+    def task():
+        imu, pose = sn.IMU(link="torso", rate=200, acc_noise=0.1), sn.FramePose(link="torso")
+        return sn.tasks.make("balance", entity=sn.TrainableEntity("balancer", [imu], privileged=[pose]))
+
+    name = "privileged/frame_pose"
+    assert name in task().suite
+    assert set(task().as_gymnasium().single_observation_space) == {"imu"}
+    assert task().as_gymnasium(flatten=True).single_observation_space.shape == (9,)
+    assert task().as_sb3().observation_space.shape == (9,)
+    assert set(task().as_gymnasium(keys=("imu", name)).single_observation_space) == {"imu", name}
+
+
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_registered_task_passes_the_checker_with_a_render_mode():
     sn.tasks.register()

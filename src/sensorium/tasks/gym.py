@@ -39,8 +39,9 @@ def as_gym(
 
     Args:
         task: made with ``n_envs=1`` and ``autoreset=False``.
-        keys: uuids to observe, in order. Default: all that read as arrays. Dict sensors read text, which Gymnasium
-            cannot batch, so they are only observed if they are named here.
+        keys: uuids to observe, in order. Default: all that read as arrays, except "privileged/..." of entities, which
+            policies must not observe. Dict sensors read text, which Gymnasium cannot batch, so they are only observed
+            if they are named here.
         flatten: whether the observation is one float32 array instead of a dict. Arrays are concatenated in the order of
             the keys, nested ones in the order of their names. Without ``keys``, images are skipped.
         render_mode: "rgb_array" for ``render()`` to return images, (480, 640, 3) uint8.

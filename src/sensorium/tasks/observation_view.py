@@ -11,6 +11,7 @@ from gymnasium.vector.utils import batch_space
 
 from sensorium.errors import OptionError
 from sensorium.suites import SensorSuite, flatten_reading
+from sensorium.suites.observation import PRIVILEGED
 from sensorium.tasks.checks import check_names
 
 Space = spaces.Space[Any]
@@ -47,7 +48,8 @@ class ObservationView:
 
     Args:
         suite: the suite of a task.
-        keys: uuids to select, in order. Default: all that read as arrays; if ``flatten``, without images.
+        keys: uuids to select, in order. Default: all that read as arrays, except "privileged/..." of entities, which
+            policies must not observe; if ``flatten``, without images.
         flatten: whether to concatenate the arrays to one float32 array.
 
     Attributes:
@@ -65,7 +67,8 @@ class ObservationView:
             keys = [
                 uuid
                 for uuid, sensor in suite.items()
-                if not sensor.is_dict and not (flatten and sensor.is_image) and _boxes(sensor.space)
+                if not (uuid.startswith(PRIVILEGED) or sensor.is_dict or (flatten and sensor.is_image))
+                and _boxes(sensor.space)
             ]
         check_names("sensor", keys, suite)
         text = [uuid for uuid in keys if suite[uuid].is_dict]
