@@ -51,17 +51,24 @@ def device_seconds(call: Callable[[], Any], calls: int = 100) -> float:
     return (time.perf_counter() - start) / calls
 
 
-def host_seconds(calls: dict[str, Callable[[], Any]], rounds: int = 12) -> dict[str, float]:
-    """Return the host time of each call in seconds, with the device idle: the lowest median of alternating rounds.
+def host_seconds(calls: dict[str, Callable[[], Any]], idle: bool, rounds: int = 12) -> dict[str, float]:
+    """Return the host time of each call in seconds: the lowest median of alternating rounds.
 
     The host is often shared, and its speed varies by a factor of three within seconds.
+
+    Args:
+        calls: the calls by name.
+        idle: whether the host waits for the device before each call, or only before each round of 40.
+        rounds: number of rounds.
     """
     found = dict.fromkeys(calls, float("inf"))
     for _ in range(rounds):
         for name, call in calls.items():
             times = []
+            torch.cuda.synchronize()
             for _ in range(40):
-                torch.cuda.synchronize()
+                if idle:
+                    torch.cuda.synchronize()
                 start = time.perf_counter()
                 call()
                 times.append(time.perf_counter() - start)
@@ -98,9 +105,10 @@ def steps(report: Report, robot: str, n_envs: int) -> None:
             "scene.step": task.scene.step,
             "x.add_(1)": lambda: action.add_(0),
         }
-        for name, seconds in host_seconds(calls).items():
-            bound = 60.0 if name == "task.step" else None
-            report.add(f"  host time of {name}", seconds * 1e6, "us", bound)
+        for idle, what in ((False, "calls in a row"), (True, "device idle before it")):
+            for name, seconds in host_seconds(calls, idle).items():
+                bound = 60.0 if name == "task.step" else None
+                report.add(f"  host time of {name}, {what}", seconds * 1e6, "us", bound)
 
 
 PARTS = ("quadruped", "lift", "go1")
