@@ -181,3 +181,74 @@ def test_cameras_have_no_final_reading():
     scene.build()
     with pytest.raises(sn.OptionError, match=r"read_final\(\) on .* a Camera keeps no samples"):
         camera.read_final()
+
+
+def test_a_mask_that_the_reset_changes():
+    """The mask is a view of a reading, which the reset of its own sensor overwrites."""
+    scene = drop_scene(height=0.2)
+    contact = scene.add_sensor(sn.Contact(link="box", substeps=True))
+    height = scene.add_sensor(sn.FramePose(link="box"))
+    scene.build(n_envs=2)
+    start = height.read().pos[:, 2].clone()
+    while not bool(contact.read().any()):
+        scene.step()
+    assert (height.read().pos[:, 2] < start).all()
+    scene.step(reset=lambda: contact.read()[:, 0])
+    assert torch.equal(height.read().pos[:, 2], start)
+
+
+@pytest.mark.parametrize("call", ["step", "reset"])
+def test_a_mask_that_a_module_clears(call):
+    done = torch.tensor([True, False])
+
+    class Clears(sn.SceneModule):
+        def attach(self, scene, name):
+            pass
+
+        def on_reset(self, envs):
+            done.zero_()
+
+    scene = drop_scene(height=0.4)
+    height = scene.add_sensor(sn.FramePose(link="box", pos_noise=0.01))
+    scene.add_module("clears", Clears())
+    scene.build(n_envs=2)
+    done[:] = torch.tensor([True, False])
+    for _ in range(10):
+        scene.step()
+    if call == "step":
+        scene.step(reset=done)
+    else:
+        getattr(scene, call)(done)
+    assert torch.allclose(height.read_ground_truth().pos[:, 2], scene.entities["box"].get_pose()[0][:, 2].float())
+    assert height.read_ground_truth().pos[0, 2] == pytest.approx(0.4)
+    assert height.read_ground_truth().pos[1, 2] < 0.39
+
+
+@pytest.mark.parametrize("device", ENGINES)
+def test_all_steps_and_resets_are_made_before_a_failure_is_raised(device):
+    scene = build(device).scene
+    velocity = scene.world.bind("qvel")
+    scene.step(5)
+    start = scene.world.bind("time").clone()
+    velocity[2] = float("nan")
+
+    def fails():
+        scene.step(10, reset=[1])
+        scene.check()  # on a GPU, failures are reported late
+
+    with pytest.raises(sn.DivergenceError) as caught:
+        fails()
+    assert 2 in caught.value.envs
+    passed = scene.world.bind("time") - start
+    dt = scene.dt
+    assert torch.allclose(passed[[0, 3]], torch.full_like(passed[:2], 10 * dt))
+    assert scene.world.bind("time")[1] == 0
+
+
+def test_final_readings_are_a_view_from_the_first_call_on():
+    built = build()
+    shown = built.height.read_final().pos
+    assert (shown == 0).all()
+    built.scene.step(reset=[0, 1, 2, 3])
+    assert torch.equal(shown, built.height.read_final().pos)
+    assert (shown[:, 2] > 0.3).all()

@@ -162,13 +162,16 @@ class SensorManager:
 
     def keep_final(self, mask: torch.Tensor) -> None:
         """Keep the readings of the envs whose episode ends now; a mask, (B,) bool on the world's device."""
-        if self._final is None:
-            self._final = FinalReadings(self.groups)
-        self._final.keep(mask)
+        self._final_readings().keep(mask)
 
     def final_rows(self, rows: torch.Tensor) -> torch.Tensor:
         """Return the kept values of some rows of a group; 0 if no episode was ended by a step."""
-        return torch.zeros_like(rows) if self._final is None else self._final.of(rows)
+        return self._final_readings().of(rows)
+
+    def _final_readings(self) -> FinalReadings:
+        if self._final is None:  # most programs need no memory for it
+            self._final = FinalReadings(self.groups)
+        return self._final
 
     def begin_episodes(self, envs: Envs) -> None:
         """Begin the next episode of some envs, on which the random numbers depend. Call it before their reset.

@@ -18,7 +18,7 @@ from sensorium.worlds.journal import Journal
 from sensorium.worlds.scene_module import SceneModule
 from sensorium.worlds.scene_options import MAX_STEPS, SceneOptions
 from sensorium.worlds.step_reset import step_and_reset
-from sensorium.worlds.world import ArrayLike, Envs, World, env_ids, env_index, env_mask
+from sensorium.worlds.world import ArrayLike, Envs, World, env_ids, env_index, env_mask, kept
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -52,9 +52,9 @@ class Simulation(Contacts):
             reset: envs that are reset after each step, as ids or a mask, or a function that returns them then, from
                 what the step led to. Default: none. The sensors of a reset env then read its initial state, and
                 ``sensor.read_final()`` returns the last reading of the episode that ended. On a GPU, a mask in a tensor
-                on the device costs no wait. If the step raises, no env is reset. Ids and masks are checked before the
-                first step. A function is called after the step, so the step was made if the function raises, or returns
-                what cannot be used.
+                on the device costs no wait. Ids and masks are checked before the first step. A function is called
+                after the step, so the step was made if the function raises, or returns what cannot be used. A mask that
+                is written in place is read anew after each of ``count`` steps.
 
         Example:
             >>> fell = lambda: torso.get_pose()[0][:, 2] < 0.3
@@ -62,8 +62,8 @@ class Simulation(Contacts):
 
         Raises:
             OptionError: ``count`` or ``reset`` cannot be used; nothing was changed, unless ``reset`` is a function.
-            DivergenceError: the physics of some envs failed. It is raised after all steps are done. The failed envs
-                stand still and are listed in :attr:`failed` until they are reset; the others continue.
+            DivergenceError: the physics of some envs failed. It is raised after all steps and resets are done. The
+                failed envs stand still and are listed in :attr:`failed` until they are reset; the others continue.
             CapacityError: contacts were lost on a GPU; raised after all steps too. Its ``failed`` names envs that
                 diverged.
         """
@@ -132,6 +132,7 @@ class Simulation(Contacts):
 
     def _restart(self, call: str, envs: Envs) -> None:
         world = self._world or self._unbuilt(call)
+        envs = kept(envs)
         if call == "reset" and not world.is_gpu:
             self._begin_episodes(envs)
         self._note_restart(envs, None if call == "reset" else world.get_state)
@@ -182,6 +183,7 @@ class Simulation(Contacts):
         For the sensors this begins a new episode, as a reset does: the random numbers are new ones.
         """
         world = self._world or self._unbuilt("set_state")
+        envs = kept(envs)
         world.check_state(state, envs)
         self._begin_episodes(envs)
         failed = world.set_state(state, envs)

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import torch
 
 from sensorium._tensors import check_plain
-from sensorium.errors import OptionError
+from sensorium.errors import CapacityError, DivergenceError, OptionError
+from sensorium.worlds.failures import merge_errors
 from sensorium.worlds.world import Envs, World, env_mask
 
 if TYPE_CHECKING:
@@ -19,18 +20,32 @@ if TYPE_CHECKING:
 def step_and_reset(scene: Simulation, count: int, reset: Envs | Callable[[], Envs]) -> None:
     """Make ``count`` steps, and reset envs after each. Arguments and errors are those of :meth:`sensorium.Scene.step`.
 
-    Ids and masks are checked before the first step, so that a call that raises changes nothing.
+    Ids and masks are checked before the first step, so that a call that raises for them changes nothing. Failures of
+    the physics are raised at the end.
     """
     world = scene.world
-    if callable(reset):
-        for _ in range(count):
-            scene.step()
-            _end_episodes(scene, _mask(world, reset(), "reset: the value of the function"))
-        return
-    mask = _mask(world, reset, "reset")
+    mask = None if callable(reset) else _mask(world, reset, "reset")
+    failed: dict[int, str] = {}
+    crowded: CapacityError | None = None
+
+    def run(call: Callable[..., None], *arguments: object) -> None:
+        nonlocal crowded
+        try:
+            call(*arguments)
+        except DivergenceError as error:  # the step or the reset itself was made
+            failed.update(error.messages)
+        except CapacityError as error:
+            crowded = merge_errors(crowded, error)
+
     for _ in range(count):
-        scene.step()
-        _end_episodes(scene, mask)
+        run(scene.step)
+        ended = _mask(world, reset(), "reset: the value of the function") if callable(reset) else mask
+        run(_end_episodes, scene, ended)
+    if crowded is not None:
+        crowded.failed |= failed
+        raise crowded
+    if failed:
+        raise DivergenceError(failed)
 
 
 def _mask(world: World, envs: Envs, name: str) -> torch.Tensor:

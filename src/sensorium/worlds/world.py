@@ -309,6 +309,16 @@ def check_mask(mask: torch.Tensor, n_envs: int, name: str = "envs") -> torch.Ten
     return mask
 
 
+def kept(envs: Envs) -> Envs:
+    """Return envs that stay the same while a reset uses them: a copy of arrays and of tensors on the host.
+
+    A mask can be a view of readings or of a buffer, which the reset changes. On a GPU the engine copies the mask first.
+    """
+    if isinstance(envs, torch.Tensor):
+        return envs.clone() if envs.device.type == "cpu" else envs
+    return envs.copy() if isinstance(envs, np.ndarray) else envs
+
+
 def env_mask(envs: Envs, n_envs: int, device: torch.device, name: str = "envs") -> torch.Tensor:
     """Return ``envs`` as a boolean mask, (n_envs,). A mask in a tensor on the device is returned as it is.
 
