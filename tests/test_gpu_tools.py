@@ -5,7 +5,7 @@ import urllib.request
 import numpy as np
 import pytest
 import torch
-from conftest import drop_scene
+from conftest import ARM, drop_scene
 from gl import needs_gl
 
 import sensorium as sn
@@ -67,3 +67,28 @@ def test_the_viewer_serves_the_scene(built):
             assert page.status == 200
     finally:
         viewer.close()
+
+
+def test_env_states_are_those_of_the_cpu():
+    def arm_and_box(device):
+        scene = drop_scene(height=0.3)
+        scene.add_object(ARM, name="arm", pos=(1.0, 0.0, 0.0))
+        scene.build(n_envs=3, device=device)
+        return scene
+
+    scene, other = arm_and_box("cuda"), arm_and_box("cpu")
+    scene.world.bind("qvel").copy_(torch.rand(scene.world.bind("qvel").shape, device=scene.device))
+    scene.step(count=20)
+    other.set_state(scene.get_state().cpu().double())
+    ours, theirs = (sn.suites.env_states(one).read() for one in (scene, other))
+    assert ours["actors"].keys() == theirs["actors"].keys() == {"plane", "box", "arm"}
+    assert ours["articulations"].keys() == theirs["articulations"].keys() == {"arm"}
+    for kind, atol in (("actors", 1e-4), ("articulations", 1e-5)):
+        for name, value in ours[kind].items():
+            assert value.dtype == np.float32
+            assert value.shape == theirs[kind][name].shape
+            assert np.allclose(value, theirs[kind][name], atol=atol), name
+    assert abs(ours["actors"]["box"][:, 7:]).min() > 0.01  # it moves and turns
+    suite = sn.SensorSuite(3, [sn.suites.env_states(scene)])
+    scene.step()
+    assert not np.array_equal(suite.read()["env_states"]["actors"]["box"], ours["actors"]["box"])

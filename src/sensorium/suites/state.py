@@ -6,50 +6,51 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import torch
 
 from sensorium._arguments import checked
-from sensorium.errors import OptionError
 from sensorium.suites.observation import ArraySensor
 from sensorium.suites.protocols import MoveGroupLike, RobotLike
 from sensorium.worlds import Scene
 
 
 class BodyStates:
-    """Poses and velocities of some links, gathered by one kernel call.
+    """Poses and velocities of some links, gathered by one kernel call; on a GPU by torch.
 
     Args:
-        scene: a built scene on the CPU backend.
+        scene: a built scene.
         bodies: ids of the links.
-
-    Raises:
-        OptionError: the scene runs on a GPU.
     """
 
     @checked
     def __init__(self, scene: Scene, bodies: Sequence[int]) -> None:
         world, model = scene.world, scene.model
-        if world.is_gpu:
-            raise OptionError(
-                f"state observations need the CPU backend; this scene runs on {world.device}: build it with "
-                "device='cpu'"
-            )
         self._bodies = np.asarray(bodies, np.intp)
         self._roots = model.body_rootid[self._bodies]
-        self._xpos, self._xquat, self._cvel, self._com = (
-            world.bind(field).numpy() for field in ("xpos", "xquat", "cvel", "subtree_com")
-        )
+        self._fields = [world.bind(field) for field in ("xpos", "xquat", "cvel", "subtree_com")]
+        self._is_gpu = world.is_gpu
+        self._arrays = [] if world.is_gpu else [field.numpy() for field in self._fields]
         self._out = np.empty((world.n_envs, len(self._bodies), 13), np.float32)
 
     def read(self) -> np.ndarray:
         """Return (B, n, 13) float32 in the world frame: pose (7), linear m/s (3) and angular velocity rad/s (3).
 
-        The array is overwritten by the next call.
+        The array is overwritten by the next call. On a GPU it is a copy, for which the call waits.
         """
+        if self._is_gpu:
+            return self.gather().numpy(force=True)
         from sensorium.suites import body_state_kernels
 
-        fields = self._xpos, self._xquat, self._cvel, self._com
-        body_state_kernels.gather(*fields, self._bodies, self._roots, self._out)
+        body_state_kernels.gather(*self._arrays, self._bodies, self._roots, self._out)
         return self._out
+
+    def gather(self) -> torch.Tensor:
+        """Return what :meth:`read` returns, as a tensor on the device of the scene."""
+        xpos, xquat, cvel, com = self._fields
+        position, velocity = xpos[:, self._bodies], cvel[:, self._bodies]
+        turn = velocity[..., :3]
+        slide = velocity[..., 3:] + torch.linalg.cross(turn, position - com[:, self._roots])
+        return torch.cat((position, xquat[:, self._bodies], slide, turn), dim=2).float()
 
 
 @checked
@@ -60,21 +61,26 @@ def env_states(scene: Scene) -> ArraySensor:
     link in the world frame with its linear and angular velocity. An articulation's state is its joint positions
     followed by its joint velocities.
 
+    On a GPU the state of all envs is copied to the host at once; reading waits for it.
+
     Args:
-        scene: a built scene on the CPU backend.
+        scene: a built scene.
     """
     actors = {name: entity for name, entity in scene.entities.items() if entity._root is not None}
     states = BodyStates(scene, [entity._body for entity in actors.values()])
     jointed = {name: entity for name, entity in scene.entities.items() if len(entity.joint_names)}
-    columns = {name: (entity._qpos.numpy(), entity._dofs.numpy()) for name, entity in jointed.items()}
-    qpos, qvel = (scene.world.bind(field).numpy() for field in ("qpos", "qvel"))
+    columns = {name: tuple(each.numpy(force=True) for each in (one._qpos, one._dofs)) for name, one in jointed.items()}
+    qpos, qvel = (scene.world.bind(field) for field in ("qpos", "qvel"))
 
     def read() -> dict[str, Any]:
-        rows = states.read()
+        if scene.world.is_gpu:
+            rows, q, v = _to_host(states.gather(), qpos, qvel)
+        else:
+            rows, q, v = states.read(), qpos.numpy(), qvel.numpy()
         return {
             "actors": {name: rows[:, number] for number, name in enumerate(actors)},
             "articulations": {
-                name: np.concatenate([qpos[:, addresses], qvel[:, dofs]], axis=1)
+                name: np.concatenate([q[:, addresses], v[:, dofs]], axis=1)
                 for name, (addresses, dofs) in columns.items()
             },
         }
@@ -84,6 +90,13 @@ def env_states(scene: Scene) -> ArraySensor:
         "articulations": {name: (2 * len(addresses),) for name, (addresses, _) in columns.items()},
     }
     return ArraySensor("env_states", read, shape)
+
+
+def _to_host(*tensors: torch.Tensor) -> list[np.ndarray]:
+    """Return float32 tensors (B, ...) as arrays, by one copy."""
+    flat = torch.cat([tensor.flatten(1) for tensor in tensors], dim=1).numpy(force=True)
+    ends = np.cumsum([tensor[0].numel() for tensor in tensors])
+    return [part.reshape(tensor.shape) for part, tensor in zip(np.split(flat, ends[:-1], axis=1), tensors, strict=True)]
 
 
 @checked
