@@ -562,3 +562,33 @@ def test_stable_baselines3_learns_in_the_view():
     weights = [each.clone() for each in model.policy.parameters()]
     model.learn(64)
     assert any(not torch.equal(a, b) for a, b in zip(weights, model.policy.parameters(), strict=True))
+
+
+def test_stable_baselines3_observes_dicts():
+    from stable_baselines3 import PPO
+
+    env = walk(4, max_steps=6).as_sb3(flatten=False)
+    observation = env.reset()
+    assert {name: value.shape for name, value in observation.items()} == {
+        "imu": (4, 3),
+        "attitude": (4, 3),
+        "joints": (4, 24),
+        "command": (4, 3),
+        "last_action": (4, 12),
+    }
+    flat = walk(4, max_steps=6).as_sb3()
+    assert np.array_equal(flat.reset(), np.concatenate(list(observation.values()), axis=1))
+    action = np.full((4, 12), 0.1, np.float32)
+    for _ in range(6):
+        (observation, reward, done, infos), (same, same_reward, _, same_infos) = env.step(action), flat.step(action)
+        assert np.array_equal(same, np.concatenate(list(observation.values()), axis=1))
+        assert np.array_equal(reward, same_reward)
+    assert done.all()
+    for info, other in zip(infos, same_infos, strict=True):
+        last = np.concatenate(list(info["terminal_observation"].values()))
+        assert np.array_equal(last, other["terminal_observation"])
+    PPO("MultiInputPolicy", env, n_steps=8, batch_size=16, n_epochs=1, seed=0, device="cpu").learn(32)
+    assert set(walk(4).as_sb3(keys=("imu", "privileged/velocity"), flatten=False).reset()) == {
+        "imu",
+        "privileged/velocity",
+    }

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from gymnasium import spaces
@@ -20,46 +20,43 @@ if TYPE_CHECKING:
     from sensorium.tasks.task import Task
     from sensorium.tasks.tensor import TensorTask
 
-Final: TypeAlias = Callable[[int], Any]
-"""Returns the last observation of an env whose episode has ended."""
-
 
 class _NoAttributeError(NameNotFoundError, AttributeError):
     """The task has no such attribute. Stable-Baselines3 expects an AttributeError, for example in ``has_attr``."""
 
 
-class BatchedVecEnv(VecEnv):
-    """A task of B envs for the algorithms of Stable-Baselines3.
+class TaskVecEnv(VecEnv):
+    """A task of B envs as a ``VecEnv``. Envs that are done are reset in the same step; see ``task.as_sb3``.
 
     Args:
-        task: the task.
-        observed: space of the observation of one env.
+        task: the task, on arrays or on tensors.
+        keys: uuids to observe, in order. Default: those of ``task.as_gymnasium``.
+        flatten: whether the observation of an env is one float32 array, or a dict with one array per uuid.
     """
 
-    def __init__(self, task: Task[Any] | TensorTask[Any], observed: spaces.Space[Any]) -> None:
+    def __init__(self, task: Task[Any] | TensorTask[Any], keys: Sequence[str] | None, flatten: bool) -> None:
         self.task = task
-        super().__init__(task.n_envs, observed, task.single_action_space)
+        self._view = task.as_gymnasium(keys=keys, flatten=flatten)
+        self._seed: int | None = None
+        space = self._view.single_observation_space
+        if isinstance(space, spaces.Dict):  # Stable-Baselines3 has no nested dicts
+            space = spaces.Dict([(uuid, _flat_space(each)) for uuid, each in space.items()])  # type: ignore[arg-type]
+        super().__init__(task.n_envs, space, task.single_action_space)
         self._action = np.zeros((task.n_envs, *(task.single_action_space.shape or ())), np.float32)
         self._length = np.zeros(task.n_envs, np.int64)
         self._return = np.zeros(task.n_envs)
 
-    def _begin(self) -> VecEnvObs:
-        """Begin an episode in every env, and return the observation."""
-        raise NotImplementedError
-
-    def _step(self) -> tuple[VecEnvObs, np.ndarray, np.ndarray, np.ndarray, Final]:
-        """Make a step with ``self._action``.
-
-        Returns:
-            The observation, of new episodes where one ended; reward, terminated and truncated, (B,); and the function
-            :data:`Final`.
-        """
-        raise NotImplementedError
+    def seed(self, seed: int | None = None) -> Sequence[int | None]:
+        """Begin the first episodes of a seed at the next reset."""
+        self._seed = None if seed is None else checked_seed(seed)
+        return [seed] * self.num_envs
 
     def reset(self) -> VecEnvObs:
         """Begin an episode in every env."""
         self._length[:], self._return[:] = 0, 0.0
-        return self._begin()
+        observation, _ = self._view.reset(seed=self._seed)
+        self._seed = None
+        return _flat(observation, 1)
 
     def step_async(self, actions: np.ndarray) -> None:
         """Store the actions of the next step, (B, n)."""
@@ -73,19 +70,19 @@ class BatchedVecEnv(VecEnv):
 
     def step_wait(self) -> tuple[VecEnvObs, np.ndarray, np.ndarray, list[dict[str, Any]]]:
         """Make the step, and return observations, rewards, ends and one info per env."""
-        observation, reward, terminated, truncated, final = self._step()
+        observation, reward, terminated, truncated, info = self._view.step(self._action)
         done = terminated | truncated
         self._length += 1
         self._return += reward
         infos: list[dict[str, Any]] = [{} for _ in range(self.num_envs)]
         for env in np.flatnonzero(done).tolist():
             infos[env] = {
-                "terminal_observation": final(env),
+                "terminal_observation": _flat(info["final_obs"][env], 0),
                 "TimeLimit.truncated": bool(truncated[env]),
                 "episode": {"r": float(self._return[env]), "l": int(self._length[env])},
             }
         self._length[done], self._return[done] = 0, 0.0
-        return observation, reward, done, infos
+        return _flat(observation, 1), reward, done, infos
 
     def close(self) -> None:
         """Free the task's scene."""
@@ -139,40 +136,6 @@ class BatchedVecEnv(VecEnv):
     def get_images(self) -> Sequence[np.ndarray | None]:
         """Return an image of each env."""
         return [self.task.render(env) for env in range(self.num_envs)]
-
-
-class TaskVecEnv(BatchedVecEnv):
-    """A task as a ``VecEnv``. Envs that are done are reset in the same step; see ``task.as_sb3``.
-
-    Args:
-        task: the task.
-        keys: uuids to observe, in order. Default: all that read as arrays; if ``flatten``, without images.
-        flatten: whether the observation of an env is one float32 array, or a dict with one array per uuid.
-    """
-
-    def __init__(self, task: Task[Any], keys: Sequence[str] | None, flatten: bool) -> None:
-        from sensorium.tasks.gym import as_vector
-
-        self._view = as_vector(task, keys, flatten)
-        self._seed: int | None = None
-        space = self._view.single_observation_space
-        if isinstance(space, spaces.Dict):  # Stable-Baselines3 has no nested dicts
-            space = spaces.Dict([(uuid, _flat_space(each)) for uuid, each in space.items()])  # type: ignore[arg-type]
-        super().__init__(task, space)
-
-    def seed(self, seed: int | None = None) -> Sequence[int | None]:
-        """Begin the first episodes of a seed at the next reset."""
-        self._seed = None if seed is None else checked_seed(seed)
-        return [seed] * self.num_envs
-
-    def _begin(self) -> VecEnvObs:
-        observation, _ = self._view.reset(seed=self._seed)
-        self._seed = None
-        return _flat(observation, 1)
-
-    def _step(self) -> tuple[VecEnvObs, np.ndarray, np.ndarray, np.ndarray, Final]:
-        observation, reward, terminated, truncated, info = self._view.step(self._action)
-        return _flat(observation, 1), reward, terminated, truncated, lambda env: _flat(info["final_obs"][env], 0)
 
 
 def _flat_space(space: spaces.Space[Any]) -> spaces.Space[Any]:

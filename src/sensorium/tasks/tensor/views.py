@@ -10,9 +10,9 @@ from sensorium.errors import OptionError
 from sensorium.tasks.tensor.hooks import ConfigT, TensorHooks
 
 if TYPE_CHECKING:
+    from sensorium.tasks.sb3 import TaskVecEnv
     from sensorium.tasks.tensor.gym import TensorGymView, TensorVectorView
     from sensorium.tasks.tensor.rsl_rl import RslRlEnv
-    from sensorium.tasks.tensor.sb3 import Sb3VecEnv
     from sensorium.tasks.tensor.task import TensorTask
 
 
@@ -80,16 +80,29 @@ class TensorViews(TensorHooks[ConfigT]):
 
         return RslRlEnv(self._task)
 
-    def as_sb3(self) -> Sb3VecEnv:
-        """Return the task as a ``VecEnv`` of Stable-Baselines3, with the actor's observations as (B, n) arrays.
+    def as_sb3(self, keys: Sequence[str] | None = None, flatten: bool = True) -> TaskVecEnv:
+        """Return the task as a ``VecEnv`` of Stable-Baselines3 with B envs, which are reset when they are done.
+
+        Args:
+            keys: uuids to observe, in order; see :meth:`as_gymnasium`. Default: what the policy observes.
+            flatten: True for one float32 array per env ("MlpPolicy"), without ``keys`` that of the actor with its
+                ``history``; False for a dict with one array per uuid ("MultiInputPolicy", also for images).
 
         Raises:
-            OptionError: Stable-Baselines3 is not installed, or the policy observes images.
+            OptionError: Stable-Baselines3 is not installed, or the keys cannot be used, or the policy observes images
+                and ``flatten`` is True.
+            NameNotFoundError: a key is no observation of the task.
+
+        Example:
+            >>> PPO("MlpPolicy", sn.tasks.make("walk", n_envs=16).as_sb3()).learn(100_000)
         """
-        if self.config.observe_cameras:
-            raise OptionError("as_sb3 has vectors only, and the policy observes images: use as_rsl_rl()")
+        if checked_flag("flatten", flatten) and keys is None and self.config.observe_cameras:
+            raise OptionError(
+                "flatten: the policy observes images, which one array cannot hold: use as_sb3(flatten=False) with "
+                '"MultiInputPolicy", or as_rsl_rl()'
+            )
         try:
-            from sensorium.tasks.tensor.sb3 import Sb3VecEnv
+            from sensorium.tasks.sb3 import TaskVecEnv
         except ImportError:
             raise OptionError("as_sb3 needs Stable-Baselines3: pip install 'sensorium[train]'") from None
-        return Sb3VecEnv(self._task)
+        return TaskVecEnv(self._task, keys, flatten)
