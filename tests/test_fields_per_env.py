@@ -225,6 +225,21 @@ def viscosities(device):
     return thrown(scene), 2.0 * np.exp(-3 * np.pi * viscosity * 0.2 * T / 2)
 
 
+def densities(device):
+    """The same cube in a dense medium: MuJoCo's drag is half of density, face and squared velocity."""
+    density = np.array([0.0, 50.0, 200.0])
+    scene = start(CART.format(joint="", actuator=MOTOR), {"opt.density": ((), density)}, device=device)
+    return thrown(scene), 2.0 / (1 + 0.5 * density * 0.2**2 * 2.0 * T / 2)
+
+
+def winds(device):
+    """The same cube in a viscous medium that moves along x."""
+    wind, viscosity = np.array([-1.0, 0.0, 3.0]), 5.0
+    change = {"opt.viscosity": ((), viscosity), "opt.wind": ((0,), wind)}
+    scene = start(CART.format(joint="", actuator=MOTOR), change, device=device)
+    return thrown(scene), wind + (2.0 - wind) * np.exp(-3 * np.pi * viscosity * 0.2 * T / 2)
+
+
 def sizes(device):
     """Balls of different radius come to rest at the height of their radius."""
     radius = np.array([0.05, 0.1, 0.2])
@@ -267,6 +282,8 @@ ROWS = {
     "actuator_ctrlrange": control_ranges,
     "opt.gravity": gravities,
     "opt.viscosity": viscosities,
+    "opt.density": densities,
+    "opt.wind": winds,
 }
 
 
@@ -276,6 +293,18 @@ def test_a_field_per_env_changes_the_motion_as_the_closed_form_says(field, devic
     measured, expected = ROWS[field](device)
     assert np.ptp(expected) > 0.1 * np.abs(expected).max()
     np.testing.assert_allclose(measured, expected, rtol=0.02, atol=0.005 * np.abs(expected).max())
+
+
+def test_collision_masks_per_env_let_a_box_through():
+    scene = sn.Scene(dt=0.02, substeps=10)
+    scene.add_object(sn.Plane(), name="floor")
+    scene.add_object(sn.Box(size=(0.2, 0.2, 0.2)), name="box", pos=(0, 0, 0.15), free=True)
+    scene.build(n_envs=3)
+    vary(scene, {"geom_contype": ((1,), np.array([1, 0, 1])), "geom_conaffinity": ((1,), np.array([1, 0, 0]))})
+    scene.step(25)
+    height = scene["box"].get_pose()[0][:, 2].numpy()
+    np.testing.assert_allclose(height[[0, 2]], 0.1, atol=2e-3)
+    assert height[1] == pytest.approx(0.15 - 9.81 * 0.5**2 / 2, rel=0.02)
 
 
 @pytest.mark.parametrize("device", DEVICES)
