@@ -183,6 +183,59 @@ def test_motors_accelerate_their_joints(new):
     assert speeds == pytest.approx([0.2 / 0.02, 0.5 / 0.02], rel=1e-4)
 
 
+def test_servos_replace_motors(new):
+    """Their force is stiffness times error minus damping times speed, within the effort."""
+    wheel = f"""<robot name="wheel"><link name="axle"/><link name="disc">{inertial(2.0, (0.01, 0.01, 0.02))}</link>
+      <link name="rod">{inertial(0.1, (1e-3, 1e-3, 1e-3))}</link>
+      <joint name="spin" type="revolute"><parent link="axle"/><child link="disc"/><axis xyz="0 0 1"/>
+      <limit effort="0.5" velocity="9" lower="-1" upper="2"/></joint>
+      <joint name="turn" type="continuous"><parent link="disc"/><child link="rod"/><axis xyz="0 0 1"/>
+      <limit effort="3" velocity="9"/></joint></robot>"""
+    register_urdf(new, wheel, servos={"sp.*": (4.0, 0.25)})
+    scene = sn.Scene(dt=0.01, substeps=5)
+    robot = scene.add_robot(new, name="robot", radius=0.2)
+    scene.build(n_envs=2)
+    assert robot.action_limits.tolist() == [[-1.0, 2.0], [-3.0, 3.0]]  # rad of the servo, N m of the motor
+    data = mujoco.MjData(scene.model)
+    for target, force in ((0.1, 4.0 * 0.1 - 0.25 * 0.4), (2.0, 0.5)):
+        data.ctrl[0], data.qvel[0] = target, 0.4
+        mujoco.mj_forward(scene.model, data)
+        assert data.actuator_force[0] == pytest.approx(force)
+    robot.act([[0.1, 0.0], [0.2, 0.0]])
+    scene.step(300)
+    assert scene.world.bind("qpos")[:, 0].numpy() == pytest.approx([0.1, 0.2], abs=1e-3)
+    register_urdf(new, wheel, servos={".*": (4.0, 0.25)}, replace=True)
+    both = scene_of(new)
+    assert both.action_limits.numpy() == pytest.approx(np.array([[-1.0, 2.0], [-math.pi, math.pi]]))
+
+
+def scene_of(name):
+    scene = sn.Scene()
+    robot = scene.add_robot(name, name="robot", radius=0.2)
+    scene.build()
+    return robot
+
+
+@pytest.mark.parametrize(
+    ("servos", "words"),
+    [
+        (5, "servos must map joints to"),
+        ({3: (1.0, 1.0)}, "name of a joint must be text"),
+        ({"should(": (1.0, 1.0)}, "is no regular expression"),
+        ({"shoulder": 4.0}, "must be \\(stiffness, damping\\)"),
+        ({"shoulder": (4.0,)}, "must be \\(stiffness, damping\\)"),
+        ({"shoulder": (math.nan, 1.0)}, "must be \\(stiffness, damping\\)"),
+        ({"shoulder": (0.0, 1.0)}, "a stiffness > 0 and a damping >= 0"),
+        ({"sholder": (4.0, 1.0)}, "did you mean 'shoulder'"),
+        ({"shoulder": (4.0, 1.0), "sh.*": (5.0, 1.0)}, "have two gains for the joint 'shoulder'"),
+    ],
+)
+def test_servos_of_a_wrong_form(servos, words, new):
+    with pytest.raises(sn.SensoriumError, match=words):
+        register_urdf(new, ARM, servos=servos)
+    assert new not in registered()
+
+
 def test_mimic_joints_follow(new):
     register_urdf(new, ARM)
     scene = sn.Scene(dt=0.01, gravity=(0, 0, 0))

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from sensorium.errors import DuplicateNameError, OptionError
 from sensorium.robots.catalogue import CATALOGUE, make_of
-from sensorium.worlds.urdf import Registration, UrdfReport, read_urdf, register
+from sensorium.worlds.urdf import Registration, Servos, UrdfReport, read_urdf, register
 
 
 def register_urdf(
@@ -22,6 +22,7 @@ def register_urdf(
     repair: bool = False,
     ignore: Collection[str] = (),
     strict: bool = True,
+    servos: Servos | None = None,
     replace: bool = False,
     **options: Any,
 ) -> UrdfReport:
@@ -47,6 +48,9 @@ def register_urdf(
             report and in one UserWarning: unknown elements and attributes, impossible inertias, moving links without a
             mass (they get 1 g), joints whose limits are missing or both 0, mimics of joints that do not exist, and
             visual meshes that cannot be read. Files that are not found raise.
+        servos: position servos instead of motors: name of a joint, or a regular expression -> stiffness and damping, in
+            N m/rad and N m s/rad (N/m and N s/m of sliding joints). The effort remains the limit. An action is then a
+            target angle.
         replace: whether to replace another robot of that name.
         **options: options of :func:`make`: base, actions, move_groups, rig, radius, ...
 
@@ -55,6 +59,7 @@ def register_urdf(
 
     Raises:
         ModelError: the file is invalid; the message has file and line of every problem.
+        OptionError, NameNotFoundError: an argument cannot be used.
         DuplicateNameError: the name is taken.
 
     Example:
@@ -76,6 +81,7 @@ def register_urdf(
         repair=repair,
         ignore=ignore,
         strict=strict,
+        servos=servos,
     )
     if options:
         make_of(model, options)  # raises if they do not fit the model

@@ -146,7 +146,8 @@ class Walk(TensorTask[WalkConfig]):
         self._actuators, joints = servos(model, f"{self.robot.name}/")
         if not joints:
             raise OptionError(
-                f"the task 'walk' needs a robot with a position servo per joint; {config.robot!r} has none"
+                f"the task 'walk' needs a robot with a position servo per joint; {config.robot!r} has none. Use "
+                "<position> actuators in MJCF, or servos={...} of sn.robots.register_urdf"
             )
         self._q, self._v = int(model.jnt_qposadr[root]), int(model.jnt_dofadr[root])
         self._joint_q, self._joint_v = (

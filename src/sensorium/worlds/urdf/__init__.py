@@ -14,6 +14,7 @@ module                task
 ``mesh_files``        reads text STL, writes meshes for MuJoCo
 ``fitting``           fits the smallest box or cylinder around a convex hull
 ``approximate``       replaces collision shapes by simpler ones; defines the report
+``servos``            adds motors and servos
 ``convert``           creates MuJoCo's model
 ``registry``          stores models by name
 ===================== ================================================================================
@@ -22,5 +23,16 @@ module                task
 from sensorium.worlds.urdf.approximate import Replacement, UrdfReport
 from sensorium.worlds.urdf.convert import UrdfModel, read_urdf
 from sensorium.worlds.urdf.registry import Registration, find, register, registered
+from sensorium.worlds.urdf.servos import Servos
 
-__all__ = ["Registration", "Replacement", "UrdfModel", "UrdfReport", "find", "read_urdf", "register", "registered"]
+__all__ = [
+    "Registration",
+    "Replacement",
+    "Servos",
+    "UrdfModel",
+    "UrdfReport",
+    "find",
+    "read_urdf",
+    "register",
+    "registered",
+]

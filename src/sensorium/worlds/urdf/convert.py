@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 import xml.etree.ElementTree as ET
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import mujoco
@@ -20,6 +20,7 @@ from sensorium.worlds.urdf.description import SINGLE, Description, Inertial, Lin
 from sensorium.worlds.urdf.grammar import check_grammar
 from sensorium.worlds.urdf.inertia import check_inertia
 from sensorium.worlds.urdf.meshes import Meshes, without_unusable
+from sensorium.worlds.urdf.servos import Servos, add_actuators, check_servos, driven_joints, match_servos
 
 _COMPILER_ERRORS = (ValueError, UserWarning, mujoco.FatalError)
 _MAX_LISTED = 20
@@ -59,6 +60,7 @@ def read_urdf(
     repair: bool = False,
     ignore: Collection[str] = (),
     strict: bool = True,
+    servos: Servos | None = None,
 ) -> UrdfModel:
     """Convert a URDF file or text; the arguments are those of ``sn.robots.register_urdf``.
 
@@ -66,7 +68,9 @@ def read_urdf(
 
     Raises:
         ModelError: the file is invalid; the message has file and line of every problem.
+        OptionError, NameNotFoundError: an argument cannot be used.
     """
+    servos = check_servos(servos)
     if approximate not in (None, "box", "cylinder"):
         raise OptionError(f"approximate must be 'box', 'cylinder' or None, got {approximate!r}")
     for option, names in (("search", search), ("ignore", ignore)):
@@ -86,17 +90,18 @@ def read_urdf(
     meshes = Meshes(robot, folder, search)
     links = [_with_meshes(link, meshes, problems) for link in links]
     problems.check()
+    gains = match_servos(servos, driven_joints(robot.joints))
     replacements: list[Replacement] = []
     if approximate is not None:
         links, replacements = _approximate(links, approximate, meshes, problems)
         problems.check()
     try:
         try:
-            xml, assets, touching = _convert(replace(robot, links=links), meshes, free)
+            xml, assets, touching = _convert(replace(robot, links=links), meshes, free, gains)
         except _COMPILER_ERRORS:
             links = without_unusable(links, meshes, problems)
             problems.check()
-            xml, assets, touching = _convert(replace(robot, links=links), meshes, free)
+            xml, assets, touching = _convert(replace(robot, links=links), meshes, free, gains)
     except _COMPILER_ERRORS as error:
         if isinstance(error, ModelError):
             raise
@@ -110,7 +115,7 @@ def read_urdf(
 
 
 def _convert(
-    robot: Description, meshes: Meshes, free: bool
+    robot: Description, meshes: Meshes, free: bool, gains: Mapping[str, tuple[float, float]]
 ) -> tuple[str, dict[str, bytes], tuple[tuple[str, str], ...]]:
     """Return the model as MJCF text, its assets, and the pairs of links that touch in the initial state."""
     used = {meshes.name(shape) for link in robot.links for shape in _shapes(link) if shape.kind == "mesh"}
@@ -119,6 +124,7 @@ def _convert(
         warnings.simplefilter("error", UserWarning)  # problems that MuJoCo's compiler only warns about
         spec = mujoco.MjSpec.from_string(_text(robot, meshes), assets=dict(assets))
         _finish(spec, robot, free)
+        add_actuators(spec, driven_joints(robot.joints), gains)
         touching = _exclude_touching(spec)
         xml = spec.to_xml()
         mujoco.MjSpec.from_string(xml, assets=dict(assets)).compile()
@@ -237,7 +243,7 @@ def _write_shape(element: ET.Element, shape: Shape, meshes: Meshes, taken: set[s
 
 
 def _finish(spec: mujoco.MjSpec, robot: Description, free: bool) -> None:
-    """Add what URDF cannot express (tile maps, motors, a free base), and hide collision shapes behind visual ones."""
+    """Add what URDF cannot express (tile maps, a free base), and hide collision shapes behind visual ones."""
     for mesh in spec.meshes:
         mesh.inertia = (
             mujoco.mjtMeshInertia.mjMESH_INERTIA_SHELL
@@ -258,11 +264,6 @@ def _finish(spec: mujoco.MjSpec, robot: Description, free: bool) -> None:
             shape.tiles.add_to(spec, body, name, shape.pos, quaternion((roll, pitch, yaw)))
         for geom in body.geoms:
             geom.density = 0  # the mass of a link is that of its <inertial>
-    for joint in robot.joints:
-        if joint.type in SINGLE and joint.mimic is None and joint.effort > 0:
-            motor = spec.add_actuator(name=joint.name, target=joint.name, trntype=mujoco.mjtTrn.mjTRN_JOINT)
-            motor.set_to_motor()
-            motor.ctrlrange = [-joint.effort, joint.effort]
     if free:
         top = roots(robot)[0]
         if top == WORLD:
