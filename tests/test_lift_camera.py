@@ -1,10 +1,13 @@
 """Lift through a camera: images of the policy, networks that see them, and training."""
 
+import numpy as np
 import pytest
 import torch
 
 import sensorium as sn
 from sensorium.training import evaluate_ppo, load_policy, ppo_policy, ppo_recipe, train_ppo
+from sensorium.training.play import draw_images
+from sensorium.training.players import open_player
 
 SMALL = {"n_envs": 4, "horizon": 4, "epochs": 1, "minibatches": 1, "hidden": (16,), "episodes": 2, "steps": 32}
 SMALL |= {"task_options": {"camera": True, "max_steps": 6}, "evaluate_every": 32, "checkpoint_every": 32}
@@ -68,6 +71,11 @@ def test_networks_learn_from_images(task):
 def test_training_and_what_the_actor_sees(task, tmp_path):
     train_ppo(ppo_recipe("lift", **SMALL), tmp_path / "a", tensorboard=False)
     assert len(evaluate_ppo(tmp_path / "a", 2).returns) == 2
+    with open_player(tmp_path / "a", "last") as player:
+        picture = next(draw_images(player, 0.02))
+        (image,) = player.images()
+    places = np.arange(160) * 84 // 160
+    assert np.array_equal(picture[318:478, 2:162], image[places[:, None], places])
     policy, observation = load_policy(tmp_path / "a", task), task.as_tensordict()
     action = policy(observation)
     assert torch.equal(policy({**observation, "critic": observation["critic"] + 1.0}), action)
@@ -89,7 +97,7 @@ def test_exported_networks_take_the_images_of_the_task(task):
 def test_mistakes(task):
     with pytest.raises(sn.OptionError, match=r"observe_cameras: there is no camera 'fornt'.*did you mean 'front'"):
         sn.tasks.make("lift", camera=True, observe_cameras=("fornt",))
-    with pytest.raises(sn.OptionError, match="as_sb3 has vectors only"):
+    with pytest.raises(sn.OptionError, match="flatten: the policy observes images"):
         task.as_sb3()
     with pytest.raises(sn.OptionError, match="network must be 'mlp' for a task with images, got 'gru'"):
         ppo_policy.make_ppo(ppo_recipe("lift", **{**SMALL, "network": "gru"}), task.as_tensordict(), 8)

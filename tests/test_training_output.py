@@ -19,6 +19,8 @@ from sensorium.errors import OptionError
 from sensorium.robots import RigSensor, SensorMount, SensorRig
 from sensorium.training import EntityOptions, Evaluation, Progress, TrainOptions, evaluate, play, progress_lines, train
 from sensorium.training.curve import draw_curve
+from sensorium.training.play import draw_images
+from sensorium.training.play_images import as_picture, draw_insets
 from sensorium.training.play_plots import ReadingPlots
 from sensorium.training.players import PPOPlayer, open_player
 from sensorium.training.progress_lines import describe
@@ -295,3 +297,41 @@ def test_a_brain_is_made_on_the_device_that_is_asked_for():
     options = sac_options(None).model_copy(update={"brain_options": {"hidden": [8], "device": "cuda:99"}})
     made = options.entity.make()
     assert options.make_brain(made.observation_space, made.action_space, "cpu").device.type == "cpu"
+
+
+# -- images of cameras -------------------------------------------------------------------------------------------------
+
+
+def test_observed_images_are_drawn_at_the_lower_left():
+    picture = np.zeros((480, 640, 3), np.uint8)
+    rows = np.arange(80, dtype=np.uint8)[:, None, None]
+    wide = np.broadcast_to(rows, (80, 160, 3))
+    draw_insets(picture, [wide, *[np.full((20, 10, 3), 9, np.uint8)] * 9])
+    assert np.array_equal(picture[398:478, 2:162], wide)
+    assert (picture[396:398, :164] == 255).all()
+    assert (picture[318:478, 166:246] == 9).all()  # scaled to 160 x 80
+    assert not picture[:316].any()
+    assert (picture[478:, :584] == 255).all()  # five of the nine fit
+    assert not picture[:, 584:].any()
+
+
+def test_depths_are_bright_where_they_are_near():
+    picture = as_picture(np.array([[1.0, 2.0], [4.0, np.inf], [np.nan, 0.0]]))
+    near, middle, far, *unknown = picture[..., 0].flatten().tolist()
+    assert near > middle > far > 0
+    assert unknown == [0, 0, 0]
+    assert as_picture(np.full((2, 2), np.nan)).max() == 0
+
+
+def test_a_video_shows_the_camera_of_an_entity(tmp_path):
+    eye = RigSensor(name="eye", type="Camera", mount=SensorMount(link="torso"), options={"resolution": [80, 40]})
+    wheels = RigSensor(name="wheels", type="JointEncoder", options=WHEELS)
+    entity = EntityOptions(robot="balancer", sensors=SensorRig(sensors=(wheels, eye)))
+    sizes = {"n_envs": 2, "steps": 24, "warmup": 12, "episodes": 1, "gradient_steps": 1, "checkpoint_every": 12}
+    options = TrainOptions(task="balance", entity=entity, brain_options={"hidden": [8]}, evaluate_every=12, **sizes)
+    train(options, tmp_path / "run", tensorboard=False)
+    with open_player(tmp_path / "run", "last") as player:
+        picture = next(draw_images(player, 0.1))
+        (image,) = player.images()
+        assert image.shape == (40, 80, 3)
+        assert np.array_equal(picture[398:478, 2:162], image.repeat(2, axis=0).repeat(2, axis=1))

@@ -10,6 +10,7 @@ import numpy as np
 
 from sensorium._arguments import checked
 from sensorium.tasks.task_cameras import view_of
+from sensorium.training.play_images import as_picture, draw_insets
 from sensorium.training.play_plots import HEIGHT, WIDTH, ReadingPlots
 from sensorium.training.players import Player, open_player
 from sensorium.worlds.snapshot import SnapshotRenderer
@@ -28,7 +29,8 @@ def play(
         **task_options: options of the task that replace those of the training.
 
     Yields:
-        (480, 1280, 3) uint8: the robot, and beside it plots of what it measures (lines) and of the truth (dashed).
+        (480, 1280, 3) uint8: the robot with the images that the policy observes, and beside it plots of what it
+        measures (lines) and of the truth (dashed).
 
     Raises:
         DatasetError: the folder holds no training, or the training has no such policy yet.
@@ -47,7 +49,9 @@ def draw_images(player: Player, seconds: float) -> Iterator[np.ndarray]:
             player.step()
             plots.add(player.readings())
             if step % every == 0:
-                yield np.concatenate((renderer.render(view_of([task.robot], 0)), plots.draw()), axis=1)
+                image = np.concatenate((renderer.render(view_of([task.robot], 0)), plots.draw()), axis=1)
+                draw_insets(image[:, :WIDTH], map(as_picture, player.images()))
+                yield image
 
 
 @checked

@@ -9,6 +9,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol
 
+import numpy as np
 import torch
 
 from sensorium.entities import TrainableEntity
@@ -46,6 +47,9 @@ class Player(Protocol):
 
     def readings(self) -> list[tuple[torch.Tensor, torch.Tensor]]:
         """Return the measured and the true value (B, ...) of the reading of each label."""
+
+    def images(self) -> list[np.ndarray]:
+        """Return the images that the policy observes in env 0: (H, W, 3) uint8, or depths (H, W) in m."""
 
 
 @contextmanager
@@ -119,6 +123,10 @@ class PPOPlayer:
         pairs = [((uuid, part), (PRIVILEGED + uuid, part)) for uuid, part in self._keys]
         return [(_newest(robot, own[0], parts[own]), _newest(robot, own[0], parts[true])) for own, true in pairs]
 
+    def images(self) -> list[np.ndarray]:
+        """Return the images that the policy observes in env 0, (H, W, 3) uint8."""
+        return [image[0].movedim(0, -1).numpy(force=True) for image in self.task.images().values()]
+
     def _label(self, uuid: str, part: str, shape: tuple[int, ...]) -> ReadingLabel:
         if uuid in self.task.robot.rig:
             return sensor_label(self.task.robot, uuid, part, shape)
@@ -141,6 +149,7 @@ class SACPlayer:
             task.keep_final = False
         self._observation: Any = task.reset()[0]
         cameras = find_cameras(task.robot)
+        self._cameras = [name for name in entity.sensors[0] if name in cameras]
         own = select_readings(task.robot, [name for name in entity.sensors[0] if name not in cameras])
         self._selected = [each for each in own if not _is_image(_newest(task.robot, each[0], each[2](False)))][
             :MAX_PLOTS
@@ -161,6 +170,20 @@ class SACPlayer:
         return [
             (_newest(robot, uuid, read(False)), _newest(robot, uuid, read(True))) for uuid, _, read in self._selected
         ]
+
+    def images(self) -> list[np.ndarray]:
+        """Return the images of the entity's cameras in env 0: colours (H, W, 3) uint8, else depths (H, W) in m."""
+        found = []
+        for uuid in self._cameras:
+            reading = self._observation[uuid]
+            for part, axes in (("rgb", 3), ("depth", 2)):
+                if part in reading:
+                    image = np.asarray(reading[part])
+                    while image.ndim > axes:  # the first env, and the newest image of a history
+                        image = image[0]
+                    found.append(image)
+                    break
+        return found
 
 
 def _newest(robot: Robot, uuid: str, values: torch.Tensor) -> torch.Tensor:
