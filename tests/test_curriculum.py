@@ -1,4 +1,4 @@
-"""The curriculum of ``walk``: difficulty per env, what it scales, and what keeps it."""
+"""The curriculum of tensor tasks: difficulty per env, what it scales, and what keeps it."""
 
 import json
 
@@ -10,6 +10,7 @@ from sensorium.training import PPOOptions, train_ppo
 from sensorium.training.ppo_evaluation import run_episodes
 
 STILL = {"joints": 0.0, "speed": 0.0, "push": 0.0}
+DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
 
 
 def walk(n_envs=4, **options):
@@ -42,6 +43,67 @@ def test_success_makes_it_harder_and_falls_make_it_easier():
     assert torch.allclose(task.difficulty, torch.tensor([0.3, 0.2, 0.3, 0.3]))
     task.reset()  # an episode that is cut short says nothing
     assert torch.allclose(task.difficulty, torch.tensor([0.3, 0.2, 0.3, 0.3]))
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize(("name", "n_actions"), [("reach", 7), ("lift", 8)])
+def test_imperfections_grow_where_the_goal_is_reached_and_shrink_elsewhere(name, n_actions, device):
+    ranges = {"joints.bias": (0.1, 0.2), "joints.rate": (10.0, 20.0)}
+    options = {"curriculum": True, "max_steps": 2, "tolerance": 5.0, "joints": 0.0, "randomize_sensors": ranges}
+    task = sn.tasks.make(name, n_envs=2, device=device, **options)
+    task.reset()
+    still = torch.zeros(2, n_actions, device=task.device)
+    encoder, rates = task.robot.rig["joints"], task.robot.rig["joints"].bind("rate")
+    for episode in range(1, 4):
+        for _ in range(2):
+            task.step(still)
+        assert torch.allclose(task.difficulty.cpu(), torch.tensor(0.1 * episode))
+        bias = task.observation()["privileged/sensor_parameters"][:, :-1].cpu()
+        assert (bias >= 0.1 * 0.1 * episode - 1e-6).all()
+        assert (bias <= 0.2 * 0.1 * episode).all()
+        assert torch.equal(encoder.bind("bias").cpu(), bias)
+        assert (rates >= 10.0).all()
+    if name == "lift":
+        task._cube[1, 2] = -0.1  # below the table: the episode fails, though the goal is within the tolerance
+    else:
+        task._goal[1] += 10.0
+        task.step(still)
+    task.step(still)
+    assert task.terminated.tolist() == [False, name == "lift"]
+    expected = [0.3 if name == "lift" else 0.4, 0.2]
+    assert task.difficulty.tolist() == pytest.approx(expected)
+    bias = encoder.bind("bias").cpu()
+    assert (bias[1] <= 0.2 * 0.2 + 1e-6).all()
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_without_a_goal_an_episode_of_full_length_is_a_success(device):
+    ranges = {"imu.gyro_bias": (0.1, 0.2)}
+    task = sn.tasks.make("balance", n_envs=3, device=device, curriculum=True, max_steps=2, randomize_sensors=ranges)
+    task.reset()
+    still, bias = torch.zeros(3, 2, device=task.device), task.robot.rig["imu"].bind("gyro_bias")
+    assert (bias == 0).all()
+    for _ in range(6):
+        task.step(still)
+    assert task.difficulty.tolist() == pytest.approx([0.3] * 3)
+    assert (bias >= 0.03 - 1e-6).all()
+    task._position[1, 0] += 9.0  # out of range
+    if device == "cpu":
+        task.scene.world.bind("qvel")[2] = 1e12  # diverges
+    task.step(still)
+    task.step(still)
+    assert task.terminated.tolist() == [False] * 3
+    assert task.truncated.tolist()[0] is True
+    assert task.difficulty.tolist() == pytest.approx([0.4, 0.2, 0.2 if device == "cpu" else 0.4])
+    assert (bias[1] <= 0.2 * 0.2 + 1e-6).all()
+
+
+def test_the_difficulty_stays_1_without_a_curriculum():
+    task = sn.tasks.make("reach", n_envs=2, device="cpu", max_steps=1, tolerance=1e-9)
+    task.reset()
+    task.step(torch.zeros(2, 7))
+    assert task.truncated.all()
+    assert task.difficulty.tolist() == [1.0, 1.0]
 
 
 def test_difficulty_is_bounded():

@@ -62,8 +62,9 @@ class TensorTaskConfig(Options):
     jitter in s, rate in Hz and dropout are drawn for each sensor:
     ``{"joints.delay": (0.0, 0.04), "attitude.rate": (20, 50)}``. The critic observes the values."""
     curriculum: bool = False
-    """Whether episodes begin easy, and become harder in the envs where the policy succeeds. Evaluations always have the
-    full difficulty."""
+    """Whether episodes begin easy, and become harder in the envs where the policy succeeds. The difficulty of an env
+    begins at 0; 1 is the maximum. It multiplies what ``randomize_sensors`` draws, except rates; "walk" also scales its
+    commands and pushes. Evaluations always have the full difficulty."""
     ground_truth: bool = False
     """Whether the policy observes true values instead of measured ones, for comparison."""
     history: int = Field(default=1, ge=1)

@@ -24,6 +24,9 @@ _FLOOR = """
 """
 """An unbounded plane with tiles of 0.5 m."""
 
+DIFFICULTY_STEP = 0.1
+"""Change of the difficulty of an env after an episode."""
+
 ConfigT = TypeVar("ConfigT", bound=TensorTaskConfig)
 
 
@@ -44,8 +47,8 @@ class TensorHooks(Generic[ConfigT]):
     """The hooks of a tensor task, in the order of their calls.
 
     ``scene_options``, ``add_scene``, ``place_robot``, ``add_sensors`` and ``on_build`` are called once.
-    ``begin_episodes`` is called at each reset; ``act`` before each step; ``failures``, ``rewards`` and ``metrics``
-    after it; ``observe`` and ``observe_privileged`` at the end, when new episodes have begun.
+    ``begin_episodes`` is called at each reset; ``act`` before each step; ``failures``, ``rewards``, ``metrics`` and
+    ``end_episodes`` after it; ``observe`` and ``observe_privileged`` at the end, when new episodes have begun.
 
     Hooks are torch code on tensors of B rows on :attr:`device`. On a GPU those that are called in every step are
     captured as CUDA graphs: they make the same operations each time, keep state in tensors that they write in place,
@@ -85,10 +88,16 @@ class TensorHooks(Generic[ConfigT]):
     """Difficulty of each env, (B,) float32 from 0 to 1; 1 without ``curriculum``. It scales what
     ``randomize_sensors`` draws, except rates. Tasks scale what else they draw, and change it in
     :meth:`end_episodes`."""
+    truncated: torch.Tensor
+    """Whether the last step ended the episode by its length, or the physics diverged, (B,) bool."""
+    diverged: torch.Tensor
+    """Whether the physics diverged in the last step, (B,) bool."""
     step_count: torch.Tensor
     """Steps of each env's episode so far, (B,) int64."""
     episode: torch.Tensor
     """Number of each env's episode, (B,) int64, counted from 0; -1 before the first reset."""
+    _metrics: dict[str, torch.Tensor]
+    """What :meth:`metrics` returned in the last step."""
 
     def scene_options(self) -> dict[str, Any]:
         """Return options of the scene besides ``dt`` and ``substeps``."""
@@ -142,9 +151,6 @@ class TensorHooks(Generic[ConfigT]):
         """The maximum return of an episode, or None if it is unknown."""
         return None
 
-    def end_episodes(self, ended: torch.Tensor) -> None:
-        """Evaluate the episodes that end in this step, (B,) bool, before their envs are reset: for a curriculum."""
-
     def metrics(self) -> dict[str, torch.Tensor]:
         """Return values (B,) of this step whose means over episodes are logged, besides those of the rewards.
 
@@ -152,6 +158,21 @@ class TensorHooks(Generic[ConfigT]):
         an episode as a success only if it is 1 at the end.
         """
         return {}
+
+    def end_episodes(self, ended: torch.Tensor) -> None:
+        """Evaluate the episodes that end in this step, (B,) bool, before their envs are reset: for a curriculum.
+
+        Default: with ``curriculum``, :attr:`difficulty` rises by 0.1 where the episode was a success, and falls by 0.1
+        where it was not. As in evaluations, a success lasts ``max_steps`` steps without a failure, and the metric
+        "reached" is 1 at its end if the task has it.
+        """
+        if not self.config.curriculum:
+            return
+        succeeded, reached = self.truncated & ~self.diverged, self._metrics.get("reached")
+        if reached is not None:
+            succeeded = succeeded & (reached > 0.5)
+        change = DIFFICULTY_STEP * (2.0 * succeeded.float() - ended.float())
+        self.difficulty.add_(change).clamp_(0.0, 1.0)
 
     def observe(self) -> dict[str, torch.Tensor]:
         """Return what the policy observes besides the robot's sensors, by uuid: (B, ...) tensors."""

@@ -282,7 +282,6 @@ class TensorTask(TensorViews[ConfigT]):
         self.terminated.copy_(self.failed & ~diverged)
         self.truncated.copy_(~self.terminated & (diverged | (self.step_count >= self.config.max_steps)))
         torch.logical_or(self.terminated, self.truncated, out=self._ended)
-        self.end_episodes(self._ended)
         torch.logical_and(self._ended, self._begins_anew, out=self._fresh)
         metrics = self._results.check("metrics", self.metrics())
         if not self._metrics:
@@ -291,6 +290,7 @@ class TensorTask(TensorViews[ConfigT]):
         for name, value in metrics.items():
             self._metrics[name].copy_(torch.where(diverged, 0.0, value))
         self.log.add(terms, metrics, failures, self.reward, self.step_count, self._ended, diverged)
+        self.end_episodes(self._ended)
         self.last_action.copy_(self.action)
 
     def _judge_and_keep(self) -> None:

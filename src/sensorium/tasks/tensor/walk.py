@@ -16,7 +16,7 @@ from sensorium.options import Options
 from sensorium.tasks.tensor import rotations
 from sensorium.tasks.tensor.columns import columns
 from sensorium.tasks.tensor.config import Range, TensorTaskConfig
-from sensorium.tasks.tensor.hooks import InputDescription
+from sensorium.tasks.tensor.hooks import DIFFICULTY_STEP, InputDescription
 from sensorium.tasks.tensor.task import TensorTask
 from sensorium.tasks.tensor.walk_ground import RoughGround, WalkGround
 from sensorium.tasks.tensor.walk_randomization import WalkRandomization, WalkRandomizer
@@ -30,8 +30,8 @@ _TORQUE, _SCALE = 0.4, 0.25
 """Torque for an action of 1 as a fraction of the maximum, and the scale of servos without a maximum, rad."""
 _EASIEST = 0.25
 """Scale of the commands at difficulty 0."""
-_HARDER, _EASIER, _CHANGE = 0.8, 0.5, 0.1
-"""Mean tracking of an episode from which on the next is harder, below which it is easier, and by how much."""
+_HARDER, _EASIER = 0.8, 0.5
+"""Mean tracking of an episode above which the next is harder, and below which it is easier."""
 
 
 class WalkRewards(Options):
@@ -279,7 +279,7 @@ class Walk(TensorTask[WalkConfig]):
         mean = self._tracked / self.step_count
         harder = ended & self.truncated & (mean > _HARDER)
         easier = ended & (self.terminated | (mean < _EASIER))
-        change = _CHANGE * (harder.float() - easier.float())
+        change = DIFFICULTY_STEP * (harder.float() - easier.float())
         self.difficulty.add_(change).clamp_(0.0, 1.0)
 
     # -- observations -------------------------------------------------------------------------------------------------
