@@ -125,8 +125,29 @@ def test_timing_is_drawn_per_env_sensor_and_episode():
 def test_the_curriculum_eases_delays_but_not_rates():
     ranges = {"joints.delay": (0.03, 0.05), "attitude.rate": (5.0, 10.0)}
     task = walk(4, randomize_sensors=ranges, curriculum=True)
-    assert (task.robot.rig["joints"].bind("delay") == 0).all()
+    full = walk(4, randomize_sensors=ranges)
+    delay, drawn = (each.robot.rig["joints"].bind("delay") for each in (task, full))
+    assert torch.allclose(delay, torch.tensor(0.015).double())  # the jitter: delays must not be below it
+    assert (delay >= 0.015).all()
     assert (task.robot.rig["attitude"].bind("rate") >= 5.0).all()
+    task.reseed(0)
+    task.difficulty.fill_(0.5)
+    task.reset()
+    assert torch.allclose(delay, 0.5 * (0.015 + drawn))
+    task.robot.rig["joints"].set(delay=delay.clone())
+
+
+def test_the_curriculum_eases_a_delay_with_its_jitter():
+    ranges = {"joints.delay": (0.03, 0.05), "joints.jitter": (0.01, 0.03)}
+    task = walk(4, randomize_sensors=ranges, curriculum=True)
+    delay, jitter = (task.robot.rig["joints"].bind(name) for name in ("delay", "jitter"))
+    assert (delay == 0).all()
+    assert (jitter == 0).all()
+    task.difficulty.fill_(0.5)
+    task.reset()
+    assert (delay >= 0.015).all()
+    assert (jitter <= delay).all()
+    assert (jitter > 0.004).all()
 
 
 @pytest.mark.parametrize(

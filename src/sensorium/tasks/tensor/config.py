@@ -64,7 +64,8 @@ class TensorTaskConfig(Options):
     curriculum: bool = False
     """Whether episodes begin easy, and become harder in the envs where the policy succeeds. The difficulty of an env
     begins at 0; 1 is the maximum. It multiplies what ``randomize_sensors`` draws, except rates; "walk" also scales its
-    commands and pushes. Evaluations always have the full difficulty."""
+    commands and pushes. A delay whose jitter is not drawn grows from the sensor's jitter instead of 0, since it must be
+    at least the jitter. Evaluations always have the full difficulty."""
     ground_truth: bool = False
     """Whether the policy observes true values instead of measured ones, for comparison."""
     history: int = Field(default=1, ge=1)

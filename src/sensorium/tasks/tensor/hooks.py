@@ -86,7 +86,7 @@ class TensorHooks(Generic[ConfigT]):
     """Where a reason of :meth:`failures` holds, (B,) bool. Written before :meth:`rewards` is called."""
     difficulty: torch.Tensor
     """Difficulty of each env, (B,) float32 from 0 to 1; 1 without ``curriculum``. It scales what
-    ``randomize_sensors`` draws, except rates. Tasks scale what else they draw, and change it in
+    ``randomize_sensors`` draws, except rates; see ``curriculum``. Tasks scale what else they draw, and change it in
     :meth:`end_episodes`."""
     truncated: torch.Tensor
     """Whether the last step ended the episode by its length, or the physics diverged, (B,) bool."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import torch
 
 from sensorium.errors import NameNotFoundError, OptionError, did_you_mean, shorten
@@ -15,7 +16,8 @@ from sensorium.tasks.tensor.hooks import TensorHooks
 class SensorRandomizer:
     """Draws parameters of a robot's sensors at the start of each episode, one value for each axis.
 
-    The values are multiplied by the difficulty of the env, except rates.
+    The values are multiplied by the difficulty of the env, except rates. A delay whose jitter is not drawn grows from
+    that jitter instead of 0, since a delay must be at least the jitter.
 
     Args:
         task: the task, in a built scene; see ``TensorTaskConfig.randomize_sensors``.
@@ -29,6 +31,7 @@ class SensorRandomizer:
     def __init__(self, task: TensorHooks[Any]) -> None:
         self._task, robot, ranges = task, task.robot, task.config.randomize_sensors
         self._bound: list[tuple[torch.Tensor, slice]] = []
+        easiest: list[float] = []
         eased: list[float] = []
         low: list[float] = []
         high: list[float] = []
@@ -38,6 +41,8 @@ class SensorRandomizer:
             values = robot.rig[uuid].bind(option)
             columns = slice(len(low), len(low) + values.shape[1])
             self._bound.append((values, columns))
+            keeps_jitter = option == "delay" and f"{uuid}.jitter" not in ranges
+            easiest += [_rounded_up(robot.rig[uuid].options.jitter) if keeps_jitter else 0.0] * values.shape[1]
             eased += [float(option != "rate")] * values.shape[1]
             low += [smallest] * values.shape[1]
             high += [largest] * values.shape[1]
@@ -45,6 +50,7 @@ class SensorRandomizer:
             device = self._bound[0][0].device
             self._low, self._span = torch.tensor(low, device=device), torch.tensor(high, device=device)
             self._span -= self._low
+            self._easiest = torch.tensor(easiest, device=device)  # the values at difficulty 0
             self._eased = torch.tensor(eased, device=device)  # 0 where the difficulty does not scale the value
             self.drawn = torch.zeros(len(self._bound[0][0]), len(low), device=device)
 
@@ -53,7 +59,7 @@ class SensorRandomizer:
         if not self._bound:
             return
         new = self._low + self._span * self._task.draws.uniform("sensors", len(self._low))
-        new = new * (1.0 + self._eased * (self._task.difficulty[:, None] - 1.0))
+        new = torch.lerp(self._easiest, new, 1.0 + self._eased * (self._task.difficulty[:, None] - 1.0))
         self.drawn.copy_(torch.where(mask[:, None], new, self.drawn))
         for values, columns in self._bound:
             values.copy_(torch.where(mask[:, None], self.drawn[:, columns].to(values.dtype), values))
@@ -61,6 +67,12 @@ class SensorRandomizer:
     def observe(self) -> dict[str, torch.Tensor]:
         """Return the drawn values for the critic: ``{"sensor_parameters": (B, n)}``, or nothing."""
         return {"sensor_parameters": self.drawn} if self._bound else {}
+
+
+def _rounded_up(value: float) -> float:
+    """Return a value as float32 that is not smaller."""
+    near = np.float32(value)
+    return float(near if float(near) >= value else np.nextafter(near, np.float32(np.inf)))
 
 
 def _check_ranges(robot: Robot, ranges: Mapping[str, tuple[float, float]]) -> None:
