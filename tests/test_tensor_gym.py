@@ -322,13 +322,14 @@ def test_invalid_arguments_raise():
 
 
 class Undefined(sn.tasks.TensorTask[sn.tasks.TensorTaskConfig]):
-    """Its reward is NaN in the last env, at the second step of its episode."""
+    """Its reward is ``value`` in the last env, at the second step of its episode."""
 
     name = "undefined"
+    value = torch.nan
 
     def rewards(self):
         last = torch.arange(self.n_envs, device=self.device) == self.n_envs - 1
-        return {"one": torch.where(last & (self.step_count == 2), torch.nan, 1.0)}
+        return {"one": torch.where(last & (self.step_count == 2), self.value, 1.0)}
 
 
 VIEWS = {
@@ -341,19 +342,21 @@ VIEWS = {
 
 @pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
 @pytest.mark.parametrize("view", VIEWS)
-def test_a_reward_that_is_nan_raises_in_its_step(view, device):
+@pytest.mark.parametrize("value", [torch.nan, torch.inf])
+def test_a_reward_that_is_not_finite_raises_in_its_step(view, device, value):
     if view == "sb3":
         pytest.importorskip("stable_baselines3")
     if view == "episodes" and device == "cuda":
         pytest.skip("datasets are generated on the CPU")
     n_envs = 1 if view == "single" else 3
     task = Undefined(sn.tasks.TensorTaskConfig(robot="balancer", n_envs=n_envs, max_steps=3, device=device))
+    task.value = value
     env = VIEWS[view](task)
     action = np.zeros((n_envs, 2), np.float32)[0 if view == "single" else slice(None)]
     env.reset()
     env.step(action)
     for call in (lambda: env.step(action), task.log.take):
-        with pytest.raises(SensoriumError, match=rf"'one' of the reward was NaN in env {n_envs - 1} at step 2 of"):
+        with pytest.raises(SensoriumError, match=rf"'one' .* was NaN or infinite in env {n_envs - 1} at step 2 of"):
             call()
     env.reset()
     env.step(action)

@@ -162,47 +162,49 @@ def test_final_observation_is_that_of_the_episode_that_ended():
     assert task.groups()["actor"][0, [n - 1, -1]].tolist() == [0.0, 0.0]  # a new episode: its first frame twice
 
 
-def test_a_term_that_is_nan_is_named():
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_a_term_that_is_not_finite_is_named(value):
     class Bad(Slide):
         def rewards(self):
-            bad = torch.where(self.step_count == 2, math.nan, 0.0)
+            bad = torch.where(self.step_count == 2, value, 0.0)
             return {"good": torch.ones(2), "bad": torch.stack((torch.zeros(()), bad[1]))}
 
     task = Bad(TensorTaskConfig(robot="diffdrive", n_envs=2, max_steps=5))
     task.reset()
     for _ in range(4):
         task.step_in_place(torch.zeros(2, 2))
-    with pytest.raises(sn.errors.SensoriumError, match=r"'bad' of .* was NaN in env 1 at step 2 of its episode$"):
+    with pytest.raises(sn.errors.SensoriumError, match=r"'bad' of .* was NaN or infinite in env 1 at step 2 of its"):
         task.log.take()
     task.reset()
     task.step(torch.zeros(2, 2))
-    with pytest.raises(sn.errors.SensoriumError, match=r"'bad' of .* was NaN in env 1 at step 2 of its episode$"):
+    with pytest.raises(sn.errors.SensoriumError, match=r"'bad' of .* was NaN or infinite in env 1 at step 2 of its"):
         task.step(torch.zeros(2, 2))
 
 
-def test_a_sum_of_terms_that_is_nan_is_named():
+def test_a_sum_of_terms_that_is_not_finite_is_named():
     class Bad(Slide):
         def rewards(self):
-            return {"up": torch.full((2,), math.inf), "down": torch.tensor([0.0, -math.inf])}
+            return {"one": torch.full((2,), 3e38), "other": torch.tensor([0.0, 3e38])}
 
     task = Bad(TensorTaskConfig(robot="diffdrive", n_envs=2))
     task.reset()
     with pytest.raises(
-        sn.errors.SensoriumError, match=r"the sum of the terms of the reward was NaN in env 1 at step 1"
+        sn.errors.SensoriumError, match=r"the sum of the terms of the reward was NaN or infinite in env 1 at step 1"
     ):
         task.step(torch.zeros(2, 2))
 
 
-def test_a_metric_that_is_nan_is_named():
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_a_metric_that_is_not_finite_is_named(value):
     class Bad(Slide):
         def metrics(self):
-            return {"speed": torch.tensor([0.0, math.nan])}
+            return {"speed": torch.tensor([0.0, value])}
 
     task = Bad(TensorTaskConfig(robot="diffdrive", n_envs=2))
     task.reset()
     task.step(torch.zeros(2, 2))
     with pytest.raises(
-        sn.errors.SensoriumError, match=r"^the metric 'speed' was NaN in env 1 at step 1 of its episode$"
+        sn.errors.SensoriumError, match=r"^the metric 'speed' was NaN or infinite in env 1 at step 1 of its episode$"
     ):
         task.log.take()
 

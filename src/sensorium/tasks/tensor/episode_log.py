@@ -29,7 +29,7 @@ class EpisodeLog:
         self._names: list[str] = []
         self._n_terms = 0
         self._reasons: list[str] = []
-        self._running = self._ended = self._why = self._first_nan = torch.zeros(0)
+        self._running = self._ended = self._why = self._first_bad = torch.zeros(0)
         self.n_diverged = 0
 
     def add(
@@ -49,8 +49,9 @@ class EpisodeLog:
             self._allocate(list(values), [*failures, "diverged"])
         rows = torch.where(diverged, 0.0, torch.stack([*values.values(), reward]))  # these values are not meaningful
         self._running.add_(rows)
-        new = torch.isnan(rows) & (self._first_nan < 0)
-        self._first_nan.copy_(torch.where(new, step_count, self._first_nan))
+        # the difference is NaN where a value is NaN or infinite: two kernels on a GPU, where isfinite() takes four
+        new = (rows - rows != 0.0) & (self._first_bad < 0)
+        torch.where(new, step_count, self._first_bad, out=self._first_bad)
         length = step_count.float()
         each = torch.cat((self._running[:-1] / length, self._running[-1:], length[None], torch.ones_like(length)[None]))
         self._ended.add_(torch.where(ended, each, 0.0).sum(dim=1))
@@ -64,7 +65,7 @@ class EpisodeLog:
         # sums over episodes of each value, the return, the length, and the number of episodes
         self._ended = torch.zeros(len(names) + 3, device=self._device)
         self._why = torch.zeros(len(reasons), device=self._device)
-        self._first_nan = torch.full((len(names) + 1, self._n_envs), -1, dtype=torch.int64, device=self._device)
+        self._first_bad = torch.full((len(names) + 1, self._n_envs), -1, dtype=torch.int64, device=self._device)
 
     def take(self) -> dict[str, float]:
         """Return the means over the episodes that ended since the last call. Waits for the device.
@@ -74,7 +75,7 @@ class EpisodeLog:
             for each reason of a failure ``ended/REASON``, the number of envs. Only ``episodes`` if none ended.
 
         Raises:
-            SensoriumError: a term or a metric was NaN; names it, the env and the step.
+            SensoriumError: a term or a metric was NaN or infinite; names it, the env and the step.
         """
         if not self._names:
             return {"episodes": 0.0}
@@ -90,12 +91,15 @@ class EpisodeLog:
         return found
 
     def check(self) -> None:
-        """Raise SensoriumError if a term or a metric was NaN since the last :meth:`clear`. Waits for the device."""
-        found = (self._first_nan >= 0).nonzero().tolist()
+        """Raise SensoriumError if a term or a metric was NaN or infinite since the last :meth:`clear`.
+
+        Waits for the device.
+        """
+        found = (self._first_bad >= 0).nonzero().tolist()
         if not found:
             return
         reward = len(self._names)
-        found = [each for each in found if each[0] != reward] or found  # the reward is NaN where a term is
+        found = [each for each in found if each[0] != reward] or found  # the reward is not finite where a term is not
         row, env = found[0]
         if row == reward:
             what = "the sum of the terms of the reward"
@@ -105,16 +109,16 @@ class EpisodeLog:
             what = f"the metric {self._names[row]!r}"
         more = f", and in {len(found) - 1} more envs or values" if len(found) > 1 else ""
         raise SensoriumError(
-            f"{what} was NaN in env {env} at step {int(self._first_nan[row, env])} of its episode{more}"
+            f"{what} was NaN or infinite in env {env} at step {int(self._first_bad[row, env])} of its episode{more}"
         )
 
     def check_reward(self, reward: np.ndarray) -> None:
-        """Raise the error of :meth:`check` if a reward of the last step, (B,), is NaN."""
-        if np.isnan(reward).any():
+        """Raise the error of :meth:`check` if a reward of the last step, (B,), is NaN or infinite."""
+        if not np.isfinite(reward).all():
             self.check()
 
     def clear(self) -> None:
         """Forget everything, for new episodes in all envs."""
         for tensor in (self._running, self._ended, self._why):
             tensor.zero_()
-        self._first_nan.fill_(-1)
+        self._first_bad.fill_(-1)

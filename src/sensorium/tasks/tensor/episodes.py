@@ -160,7 +160,7 @@ class TensorEpisodes:
         Raises:
             EpisodeOverError: every env is done.
             OptionError: the action has the wrong shape or is not finite.
-            SensoriumError: a reward is NaN; names the term, the env and the step.
+            SensoriumError: a reward is NaN or infinite; names the term, the env and the step.
         """
         running = ~self.is_done()
         if not running.any():

@@ -86,7 +86,7 @@ class TensorGymView(gymnasium.Env[Any, np.ndarray]):
         Raises:
             EpisodeOverError: the episode has ended, or ``reset()`` was not called.
             OptionError: the action has the wrong shape or is not finite.
-            SensoriumError: the reward is NaN; names the term and the step.
+            SensoriumError: the reward is NaN or infinite; names the term and the step.
         """
         if self._is_over:
             raise EpisodeOverError("no episode is running: call reset() before step()")
@@ -118,8 +118,8 @@ class TensorVectorView(gymnasium.vector.VectorEnv[Any, Any, Any]):
     ``output="numpy"`` returns arrays that later steps do not change. Info then has these entries only in steps in which
     an env ended, and ``final_obs`` is an object array (B,) with None for the other envs, as in Gymnasium's own.
 
-    A reward that is NaN raises SensoriumError in that step, which names the term, the env and the step. With
-    ``output="torch"`` on a GPU it is reported when the log is read, by ``task.log.take()``.
+    A reward that is NaN or infinite raises SensoriumError in that step, which names the term, the env and the step.
+    With ``output="torch"`` on a GPU it is reported when the log is read, by ``task.log.take()``.
 
     The view sets ``task.autoreset`` and ``task.keep_final``, so a task has one view at a time.
 

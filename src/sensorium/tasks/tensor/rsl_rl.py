@@ -16,7 +16,7 @@ class RslRlEnv(VecEnv):  # type: ignore[misc]  # rsl_rl has no types
     """A tensor task for the runners and algorithms of rsl_rl, without copies between devices.
 
     Observations are a TensorDict with the groups "actor" and "critic". ``extras["time_outs"]`` are the truncated envs.
-    Steps do not wait for the device: a reward that is NaN is reported when the log is read, by ``task.log.take()``.
+    Steps do not wait for the device: a reward that is NaN or infinite is reported by ``task.log.take()``.
 
     Args:
         task: the task. It is reset.

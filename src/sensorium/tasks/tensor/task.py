@@ -201,8 +201,8 @@ class TensorTask(TensorViews[ConfigT]):
         Raises:
             EpisodeOverError: ``reset()`` was not called.
             OptionError: the action has the wrong shape, or, on the CPU, is not finite.
-            SensoriumError: on the CPU, a reward is NaN; names the term, the env and the step. On a GPU, which is not
-                waited for, ``log.take()`` raises it.
+            SensoriumError: on the CPU, a reward is NaN or infinite; names the term, the env and the step. On a GPU,
+                which is not waited for, ``log.take()`` raises it.
         """
         self.step_in_place(action)
         if self._host_reward is not None:
@@ -214,8 +214,8 @@ class TensorTask(TensorViews[ConfigT]):
     def step_in_place(self, action: torch.Tensor | np.ndarray) -> torch.Tensor:
         """Make a step as :meth:`step`, and return the observations (B, columns), which the next step overwrites.
 
-        :attr:`reward`, :attr:`terminated` and :attr:`truncated` are overwritten too. A reward that is NaN is reported
-        when the log is read: :meth:`EpisodeLog.take`.
+        :attr:`reward`, :attr:`terminated` and :attr:`truncated` are overwritten too. A reward that is NaN or
+        infinite is reported when the log is read: :meth:`EpisodeLog.take`.
         """
         self._take(action)
         try:
