@@ -183,6 +183,42 @@ def test_ranges_that_a_sensor_does_not_accept(key, bounds, text):
         walk(1, randomize_sensors={key: bounds})
 
 
+RANGES = {"rate": (20.0, 50.0), "delay": (0.015, 0.03), "jitter": (0.0, 0.015)}
+
+
+@pytest.mark.parametrize("uuid", ["imu", "joints", "attitude"])
+def test_every_parameter_is_drawn_or_refused_by_name(uuid):
+    sensor = walk(1).robot.rig[uuid]
+    with pytest.raises(sn.OptionError, match="cannot be bound") as error:
+        sensor.bind("stuck")
+    accepted = str(error.value).partition("these can: ")[2].partition(". Use")[0].split(", ")
+    for name in set(sensor.parameter_names) - set(accepted):
+        with pytest.raises(sn.OptionError, match=rf"\.{name} cannot be bound; these can: "):
+            sensor.bind(name)
+    ranges = {f"{uuid}.{name}": RANGES.get(name, (0.1, 0.2)) for name in accepted}
+    task = walk(2, randomize_sensors=ranges)
+    drawn = task.observation()["privileged/sensor_parameters"]
+    column = 0
+    for name, (low, high) in zip(accepted, ranges.values(), strict=True):
+        values = task.robot.rig[uuid].bind(name)
+        assert torch.equal(values.float(), drawn[:, column : column + values.shape[1]]), name
+        assert (values >= low - 1e-6).all(), name
+        assert (values <= high + 1e-6).all(), name
+        column += values.shape[1]
+    assert column == drawn.shape[1]
+    task.step(torch.zeros(2, 12))
+
+
+@pytest.mark.parametrize("encoder", [{}, {"counts_per_revolution": 4096}])
+def test_counts_per_revolution_cannot_be_drawn(encoder):
+    """The pipeline stores the resolution that follows from them, in units of each joint."""
+    rig = {"sensors": [{"name": "joints", "type": "JointEncoder", "options": encoder}]}
+    text = r"^randomize_sensors: 'joints': JointEncoder\.counts_per_revolution cannot be bound; these can: .*resolution"
+    with pytest.raises(sn.OptionError, match=text) as error:
+        walk(2, rig=rig, observe=("joints",), randomize_sensors={"joints.counts_per_revolution": (1000, 4000)})
+    assert "counts" not in str(error.value).partition("these can: ")[2]
+
+
 def test_a_jitter_is_accepted_with_the_delay_of_its_range():
     ranges = {"imu.jitter": (0.0, 0.03), "imu.delay": (0.03, 0.05)}
     task = walk(4, randomize_sensors=ranges)

@@ -162,12 +162,17 @@ class SensorParameters:
             raise OptionError(
                 f"{owner}.{name}: no memory was allocated for a delay; construct the sensor with max_delay"
             )
-        if kind not in known or self._sensor._translate(name, 1.0) != (name, 1.0):
-            bindable = [each for each in self.names if self.target(each).kind in known]
+        bindable = [each for each in self.names if self.target(each).kind in known and self._is_stored_as_given(each)]
+        if name not in bindable:
             raise OptionError(
                 f"{self._options.__name__}.{name} cannot be bound; these can: {', '.join(bindable)}. Use set() instead"
             )
         return manager.bind(self._sensor, kind, columns)
+
+    def _is_stored_as_given(self, name: str) -> bool:
+        """Return whether the pipeline stores the values of an option, not others that follow from them."""
+        stored = self._sensor._translate(name, 1.0)[1]
+        return isinstance(stored, float) and stored == 1.0
 
     def _new_data_sheet(self, manager: SensorManager) -> DataSheet:
         """Return the state before any option is set."""
