@@ -401,6 +401,15 @@ def test_randomised_fields_are_what_the_critic_sees():
     assert (mass != before).all()
 
 
+@pytest.mark.parametrize("low", [-50.0, -6.1])
+def test_a_payload_leaves_the_torso_some_mass(low):
+    text = rf"^randomize\.payload must be > -6\.1 kg, since the link 'torso' has a mass of 6\.1 kg; got \({low:g}, 1\)"
+    with pytest.raises(sn.OptionError, match=text):
+        walk(randomize={"payload": (low, 1.0)})
+    task = walk(randomize={"payload": (-6.0, -6.0)})
+    assert (task.scene.world.expanded["body_mass"][:, task.scene.model.body("robot/torso").id] > 0).all()
+
+
 def test_pushes_change_the_velocity_when_they_are_due():
     pushed, quiet = (walk(4, randomize={**QUIET, "push": push, "push_time": 0.1}) for push in (0.5, 0.0))
     for step in range(1, 7):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import torch
 from pydantic import Field
 
+from sensorium.errors import OptionError
 from sensorium.options import Options
 from sensorium.tasks.tensor.columns import columns
 from sensorium.tasks.tensor.config import FactorRange, Range
@@ -23,7 +24,7 @@ class WalkRandomization(Options):
     speed: float = Field(default=0.3, ge=0)
     """Maximum velocity of the torso at the start, m/s and rad/s."""
     payload: Range = (-1.0, 2.0)
-    """Mass that is added to the torso, kg."""
+    """Mass that is added to the torso, kg. The mass of the torso must remain > 0."""
     friction: FactorRange = (0.5, 1.25)
     """Factor of the sliding friction of the robot's geoms."""
     stiffness: FactorRange = (0.9, 1.1)
@@ -47,6 +48,9 @@ class WalkRandomizer:
         task: the task, in a built scene.
         base: id of the torso.
         actuators: ids of the servos.
+
+    Raises:
+        OptionError: the range of the payload makes the mass of the torso <= 0.
     """
 
     def __init__(self, task: Walk, base: int, actuators: list[int]) -> None:
@@ -72,6 +76,8 @@ class WalkRandomizer:
             low, high = getattr(self._ranges, name)
             if (low, high) == ((0.0, 0.0) if added else (1.0, 1.0)):
                 continue
+            if name == "payload":
+                _check_payload(low, high, float(model.body_mass[base]), task.robot.options.base)
             values = world.expand(field)
             self._rows.append((name, values, index, values[index].clone(), added))
             names += [name] if name not in names else []
@@ -108,3 +114,12 @@ class WalkRandomizer:
     def observe(self) -> dict[str, torch.Tensor]:
         """Return the drawn values of the running episodes, for the critic."""
         return self._columns
+
+
+def _check_payload(low: float, high: float, mass: float, link: str) -> None:
+    """Raise an error if a payload can make the mass of a link <= 0."""
+    if low <= -mass * (1 - 1e-6):  # values are drawn as float32
+        raise OptionError(
+            f"randomize.payload must be > {-mass:g} kg, since the link {link!r} has a mass of {mass:g} kg; "
+            f"got ({low:g}, {high:g}): raise the lower bound"
+        )
