@@ -176,6 +176,13 @@ def test_the_learner_on_the_command_line(tmp_path, capsys):
         assert "--algorithm sac: there is no recipe to train 'walk' by SAC; remove" in capsys.readouterr().err
 
 
+def test_tasks_that_do_not_run_on_a_gpu_are_named(tmp_path, capsys):
+    assert main(["train", "pick", "--device", "cuda", "--out", str(tmp_path / "a")]) == 2
+    error = capsys.readouterr().err
+    assert "--device cuda: the task 'pick' runs on the CPU only" in error
+    assert "tensor tasks, which run on a GPU, are walk, balance, reach, lift" in error
+
+
 # -- a policy that was trained on a GPU -------------------------------------------------------------------------------
 
 WALK = Path(__file__).parent / "data" / "walk"

@@ -200,6 +200,11 @@ class Train:
                     "it by PPO, or train it from Python with sn.training.TrainOptions and device"
                 )
             catalogue.find(self.task)  # raises a better error if the task does not exist at all
+            if self.device not in (None, "cpu"):
+                raise OptionError(
+                    f"--device {self.device}: the task {self.task!r} runs on the CPU only, and there is no recipe to "
+                    f"train it; tensor tasks, which run on a GPU, are {', '.join(catalogue.TENSOR_TASKS)}"
+                )
         base = recipe(self.task)
         changes = self._given()
         if self.device is not None:
