@@ -77,7 +77,7 @@ class WalkRandomizer:
             if (low, high) == ((0.0, 0.0) if added else (1.0, 1.0)):
                 continue
             if name == "payload":
-                _check_payload(low, high, float(model.body_mass[base]), task.robot.options.base)
+                _check_payload(low, high, float(model.body_mass[base]), model.body(base).name.rpartition("/")[2])
             values = world.expand(field)
             self._rows.append((name, values, index, values[index].clone(), added))
             names += [name] if name not in names else []
