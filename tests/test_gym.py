@@ -125,7 +125,9 @@ def test_flattened_observation_concatenates_the_arrays():
     ("imports", "env_id"),
     [
         ("gymnasium, sensorium", "sensorium/Reach-v0"),
+        ("sensorium, gymnasium", "sensorium/Reach-v0"),
         ("sensorium.tasks, gymnasium", "sensorium/Reach-v0"),
+        ("gymnasium", "sensorium:sensorium/Reach-v0"),
         ("gymnasium", "sensorium.tasks:sensorium/Reach-v0"),
     ],
 )
@@ -135,6 +137,22 @@ def test_tasks_are_registered_by_imports(imports, env_id):
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert "arm" in done.stdout
+
+
+@pytest.mark.parametrize("imports", ["gymnasium, sensorium", "sensorium, gymnasium", "sensorium, gymnasium.spaces"])
+def test_imports_in_any_order_register_all_tasks_and_import_none(imports):
+    code = (
+        f"import {imports}, sys; from sensorium.gymnasium_ids import IDS; "
+        "print(set(IDS.values()) <= set(gymnasium.registry), {'torch', 'mujoco', 'sensorium.tasks'} & set(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stdout == "True set()\n", done.stderr
+
+
+def test_import_of_sensorium_does_not_import_gymnasium():
+    code = "import sensorium, sys; print('gymnasium' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stdout == "False\n", done.stderr
 
 
 def test_ids_are_those_of_the_tasks():

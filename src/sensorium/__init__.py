@@ -7,7 +7,6 @@ The root has what users type daily: scenes, sensors, cameras, entities and the e
 from __future__ import annotations
 
 import importlib
-import sys
 from typing import TYPE_CHECKING
 
 from sensorium import errors, gymnasium_ids
@@ -194,8 +193,7 @@ _PACKAGES = (
 )
 """Packages and modules that are imported at their first use."""
 
-if "gymnasium" in sys.modules:  # otherwise when sn.tasks is imported, which imports Gymnasium
-    gymnasium_ids.register()
+gymnasium_ids.register_when_imported()
 
 __all__ = [
     "GPS",
