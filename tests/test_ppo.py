@@ -1,6 +1,7 @@
 """Training by PPO: what the actor sees, resuming, evaluation, and the command line."""
 
 import json
+import shutil
 import socket
 import subprocess
 import sys
@@ -16,7 +17,7 @@ import torch
 
 import sensorium as sn
 from sensorium.cli import main
-from sensorium.training import PPOOptions, evaluate_ppo, load_policy, train_ppo
+from sensorium.training import PPOOptions, evaluate, evaluate_ppo, load_policy, recipe, train, train_ppo
 from sensorium.training.ppo_evaluation import run_episodes
 
 SMALL = {"n_envs": 4, "horizon": 4, "epochs": 1, "minibatches": 1, "hidden": (16,), "episodes": 2}
@@ -272,3 +273,66 @@ def test_resume_without_a_training(tmp_path, capsys):
     assert main(["train", "walk", "--out", str(tmp_path / "run"), "--resume"]) == 1
     assert "run it again without --resume" in capsys.readouterr().err
     assert not (tmp_path / "run").exists()
+
+
+# -- a robot of a model file -----------------------------------------------------------------------------------------
+
+MODELS = Path(sn.robots.__file__).parent / "models"
+
+
+def write_model(folder, name):
+    """Write a robot of the catalogue as two model files and a rig; returns the paths of the model and of the rig."""
+    (folder / "parts").mkdir(parents=True)
+    text = (MODELS / f"{name}.xml").read_text().replace("<default>", '<include file="parts/size.xml"/><default>', 1)
+    (folder / f"{name}2.xml").write_text(text)
+    (folder / "parts" / "size.xml").write_text('<mujoco><statistic extent="2"/></mujoco>')
+    rig = MODELS.parent / "rigs" / f"{name}.yaml"
+    (folder / "rig.yaml").write_text(rig.read_text())
+    return f"source/{name}2.xml", "source/rig.yaml"
+
+
+def remove_source(tmp_path, monkeypatch, run):
+    """Remove the model and its rig, move the folder of the training, and go to another folder."""
+    shutil.rmtree(tmp_path / "source")
+    (tmp_path / "other").mkdir()
+    moved = (tmp_path / run).rename(tmp_path / "other" / "moved")
+    (tmp_path / "cwd").mkdir()
+    monkeypatch.chdir(tmp_path / "cwd")
+    return moved
+
+
+def test_a_training_of_a_model_file_by_ppo_needs_its_folder_only(tmp_path, monkeypatch):
+    model, rig = write_model(tmp_path / "source", "quadruped")
+    monkeypatch.chdir(tmp_path)
+    options = {**SMALL, "task_options": {"max_steps": 6, "robot": model, "rig": rig}}
+    train_ppo(PPOOptions(steps=32, **options), Path("run"), tensorboard=False)
+    config = json.loads(Path("run/config.json").read_bytes())
+    assert config["task_options"]["robot"] == "robot/quadruped2.xml"
+    assert Path("run/robot/parts/size.xml").read_bytes() == Path("source/parts/size.xml").read_bytes()
+    assert train_ppo(PPOOptions(steps=48, **options), Path("run"), resume=True, tensorboard=False).steps == 48
+    (tmp_path / "source" / "parts" / "size.xml").write_text('<mujoco><statistic extent="3"/></mujoco>')
+    with pytest.raises(sn.OptionError, match="cannot change on resume"):
+        train_ppo(PPOOptions(steps=64, **options), Path("run"), resume=True, tensorboard=False)
+    run = remove_source(tmp_path, monkeypatch, "run")
+    assert len(evaluate_ppo(run, 2).returns) == 2
+    assert main(["train", "walk", "--out", str(run), "--resume", "--steps", "64", "--no-tensorboard"]) == 0
+    assert json.loads((run / "config.json").read_bytes())["task_options"]["robot"] == "robot/quadruped2.xml"
+    assert main(["evaluate", str(run), "--episodes", "2"]) == 0
+    assert main(["play", str(run), "--seconds", "0.1", "--out", str(tmp_path / "walk.mp4")]) == 0
+    assert main(["export-policy", str(run)]) == 0
+    assert json.loads((run / "policy.json").read_bytes())["robot"] == "robot/quadruped2.xml"
+
+
+def test_a_training_of_a_model_file_by_sac_needs_its_folder_only(tmp_path, monkeypatch):
+    model, _ = write_model(tmp_path / "source", "balancer")
+    monkeypatch.chdir(tmp_path)
+    base = recipe("balance", n_envs=4, steps=32, warmup=16, memory=64, episodes=2, task_options={"max_steps": 6})
+    actions = [each.model_dump() for each in sn.robots.make("balancer").options.actions]
+    entity = base.entity.model_copy(update={"robot": model, "robot_options": {"actions": actions}})
+    train(base.model_copy(update={"entity": entity}), Path("run"), tensorboard=False)
+    run = remove_source(tmp_path, monkeypatch, "run")
+    assert len(evaluate(run, 2).returns) == 2
+    assert main(["train", "balance", "--out", str(run), "--resume", "--steps", "48", "--no-tensorboard"]) == 0
+    assert main(["play", str(run), "--seconds", "0.1", "--out", str(tmp_path / "walk.mp4")]) == 0
+    assert main(["export-policy", str(run)]) == 0
+    assert json.loads((run / "config.json").read_bytes())["entity"]["robot"] == "robot/balancer2.xml"

@@ -24,6 +24,7 @@ from sensorium.options import Options
 from sensorium.robots import SensorRig
 from sensorium.tasks import Task
 from sensorium.tasks.tensor import TensorTask
+from sensorium.training.robot_files import loaded_name, stored_name
 
 CONFIG = "config.json"
 _FORMAT = "sensorium-training"
@@ -176,6 +177,15 @@ class TrainOptions(Options):
             if name in self.task_options:
                 raise OptionError(f"task_options: the training sets {name!r} itself; remove it")
 
+    @property
+    def robot(self) -> str:
+        """Name of the robot, or a model file."""
+        return self.entity.robot
+
+    def with_robot(self, robot: str) -> Self:
+        """Return a copy with another robot."""
+        return self.model_copy(update={"entity": self.entity.model_copy(update={"robot": robot})})
+
     @checked
     def save(self, folder: str | Path) -> None:
         """Write ``config.json`` to the folder of a training.
@@ -185,6 +195,7 @@ class TrainOptions(Options):
         """
         config = {"format": _FORMAT, "version": 1, "sensorium": __version__, **self.model_dump(mode="json")}
         config["entity"]["sensors"] = self.entity.sensors.model_dump(mode="json", exclude_unset=True)
+        config["entity"]["robot"] = stored_name(self.robot, Path(folder))
         write_whole(Path(folder) / CONFIG, json.dumps(config, indent=2).encode() + b"\n")
 
     @classmethod
@@ -206,6 +217,7 @@ class TrainOptions(Options):
             if config.pop("format") != _FORMAT or config.pop("version") != 1:
                 raise DatasetError(f"{path} is not a training that this version can read")
             config.pop("sensorium")
+            config["entity"]["robot"] = loaded_name(config["entity"]["robot"], folder)
             return cls(**config)
         except (ValueError, KeyError, TypeError, AttributeError, ValidationError) as error:
             raise DatasetError(f"{path} is damaged: {error}") from None

@@ -36,6 +36,7 @@ from sensorium.training.policy_graph import PolicyGraph, has_onnx, require_onnx,
 from sensorium.training.policy_networks import ppo_graph, sac_graph
 from sensorium.training.policy_terms import TermMaker, with_seen
 from sensorium.training.ppo_options import PPOOptions, is_ppo
+from sensorium.training.robot_files import stored_name
 from sensorium.training.run_folder import brain_folder
 
 if TYPE_CHECKING:
@@ -138,7 +139,7 @@ def _export_sac(folder: Path, which: str) -> tuple[PolicyGraph, Contract]:
         terms = _with_ranges(terms, observations())
         own = checked_terms(task, task.action_terms()) if isinstance(task, TensorTask) else None
         actions = tuple(own or robot_actions(robot, _rate(dt)))
-        contract = _contract(folder, which, options, entity.robot_name, terms, actions, dt)
+        contract = _contract(folder, which, options, stored_name(entity.robot_name, folder), terms, actions, dt)
         return sac_graph(brain, contract), contract
     finally:
         task.close()
@@ -184,7 +185,7 @@ def _export_ppo(folder: Path, which: str) -> tuple[PolicyGraph, Contract]:
 
         terms = _with_ranges(terms, observations())
         actions = tuple(checked_terms(task, task.action_terms()) or robot_actions(task.robot, _rate(dt)))
-        contract = _contract(folder, which, options, config.robot, terms, actions, dt)
+        contract = _contract(folder, which, options, stored_name(config.robot, folder), terms, actions, dt)
         if actor.is_recurrent:
             contract = _with_state(contract, actor)
         return ppo_graph(actor, contract, _frame_order(task)), contract

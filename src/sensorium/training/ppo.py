@@ -3,6 +3,7 @@
 ::
 
     DIR/config.json           options; see PPOOptions
+    DIR/robot/                the robot's model file with the files that it names, if the robot is not one of a name
     DIR/checkpoints/STEPS/    networks, optimizer, random state and counters after STEPS steps
     DIR/best/                 the policy of the best evaluation
     DIR/last/                 the policy of the last checkpoint
@@ -35,6 +36,7 @@ from sensorium.training.log import TrainingLog
 from sensorium.training.policy_file import export_at_end
 from sensorium.training.ppo_evaluation import run_episodes
 from sensorium.training.ppo_options import PPOOptions
+from sensorium.training.robot_files import save_with_robot, with_stored_robot
 from sensorium.training.run_folder import run_folder
 from sensorium.training.trainer import Progress, TrainResult, torch_threads
 
@@ -224,11 +226,12 @@ def train_ppo(
     """
     _require_rsl_rl()
     folder = Path(folder)
+    options = with_stored_robot(options, folder)
     with (
-        run_folder(folder, resume, options, PPOOptions.load, {"steps"}),
+        run_folder(folder, resume, options, lambda path: with_stored_robot(PPOOptions.load(path), path), {"steps"}),
         closing(PPOTrainer(options, folder, resume, tensorboard)) as trainer,
     ):
-        options.save(folder)
+        save_with_robot(options, folder)
         result = trainer.run(progress, stop)
     if result.finished:
         export_at_end(folder)

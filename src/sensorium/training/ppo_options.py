@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, field_validator
 
 from sensorium import __version__, tasks
 from sensorium._arguments import checked
@@ -17,6 +17,7 @@ from sensorium.options import Options
 from sensorium.tasks.catalogue import TENSOR_TASKS
 from sensorium.tasks.tensor import TensorTask, TensorTaskConfig
 from sensorium.training.options import CONFIG
+from sensorium.training.robot_files import loaded_name, stored_name, whole_rig
 
 _FORMAT = "sensorium-training-ppo"
 _FIXED = ("n_envs", "seed", "device")
@@ -82,6 +83,20 @@ class PPOOptions(Options):
     threads: int = Field(default=1, ge=1)
     """Threads of torch for each operation on the CPU. The critic learns beside the actor, on a thread of its own."""
 
+    @field_validator("task_options")
+    @classmethod
+    def _load_rig(cls, value: dict[str, Any]) -> dict[str, Any]:
+        return {**value, "rig": whole_rig(value["rig"])} if "rig" in value else value
+
+    @property
+    def robot(self) -> Any:
+        """Name of the robot, or a model file; None for the default of the task."""
+        return self.task_options.get("robot")
+
+    def with_robot(self, robot: str) -> Self:
+        """Return a copy with another robot."""
+        return self.model_copy(update={"task_options": {**self.task_options, "robot": robot}})
+
     def make_config(self) -> TensorTaskConfig:
         """Return the options of the task, without those that :meth:`make_task` sets.
 
@@ -128,6 +143,8 @@ class PPOOptions(Options):
             DatasetError: the file cannot be written.
         """
         config = {"format": _FORMAT, "version": 1, "sensorium": __version__, **self.model_dump(mode="json")}
+        if self.robot is not None:
+            config["task_options"]["robot"] = stored_name(self.robot, Path(folder))
         write_whole(Path(folder) / CONFIG, json.dumps(config, indent=2).encode() + b"\n")
 
     @classmethod
@@ -144,6 +161,8 @@ class PPOOptions(Options):
             if config.pop("format") != _FORMAT or config.pop("version") != 1:
                 raise DatasetError(f"{folder / CONFIG} is not a training by PPO that this version can read")
             config.pop("sensorium")
+            if "robot" in config.get("task_options", {}):
+                config["task_options"]["robot"] = loaded_name(config["task_options"]["robot"], folder)
             return cls(**config)
         except (FileNotFoundError, NotADirectoryError):
             raise DatasetError(f"{folder} holds no training: {CONFIG} is missing") from None

@@ -3,6 +3,7 @@
 ::
 
     DIR/config.json           options; see TrainOptions
+    DIR/robot/                the robot's model file with the files that it names, if the robot is not one of a name
     DIR/checkpoints/STEPS/    brain, memory and counters after STEPS steps
     DIR/best/                 the brain of the best evaluation
     DIR/last/                 the brain of the last checkpoint
@@ -41,6 +42,7 @@ from sensorium.training.evaluation import SEED, Evaluation, Evaluator
 from sensorium.training.log import TrainingLog
 from sensorium.training.options import TrainOptions
 from sensorium.training.policy_file import export_at_end
+from sensorium.training.robot_files import save_with_robot, with_stored_robot
 from sensorium.training.run_folder import run_folder
 
 LOG_EVERY = 64
@@ -309,11 +311,14 @@ def train(
     from sensorium.training.tensor_trainer import TensorTrainer
 
     folder, kind = Path(folder), Trainer if options.device is None else TensorTrainer
+    options = with_stored_robot(options, folder)
     with (
-        run_folder(folder, resume, options, TrainOptions.load, {"steps", "stop_at"}),
+        run_folder(
+            folder, resume, options, lambda path: with_stored_robot(TrainOptions.load(path), path), {"steps", "stop_at"}
+        ),
         closing(kind(options, folder, resume, tensorboard)) as trainer,
     ):
-        options.save(folder)
+        save_with_robot(options, folder)
         result = trainer.run(progress, stop)
     if result.finished:
         export_at_end(folder, trainer.brain)
