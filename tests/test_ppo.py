@@ -17,7 +17,8 @@ import torch
 
 import sensorium as sn
 from sensorium.cli import main
-from sensorium.training import PPOOptions, evaluate, evaluate_ppo, load_policy, recipe, train, train_ppo
+from sensorium.training import PPOOptions, evaluate, evaluate_ppo, load_policy, ppo_memory, recipe, train, train_ppo
+from sensorium.training.ppo import PPOTrainer
 from sensorium.training.ppo_evaluation import run_episodes
 
 SMALL = {"n_envs": 4, "horizon": 4, "epochs": 1, "minibatches": 1, "hidden": (16,), "episodes": 2}
@@ -336,3 +337,48 @@ def test_a_training_of_a_model_file_by_sac_needs_its_folder_only(tmp_path, monke
     assert main(["play", str(run), "--seconds", "0.1", "--out", str(tmp_path / "walk.mp4")]) == 0
     assert main(["export-policy", str(run)]) == 0
     assert json.loads((run / "config.json").read_bytes())["entity"]["robot"] == "robot/balancer2.xml"
+
+
+# -- memory ----------------------------------------------------------------------------------------------------------
+
+
+def test_too_many_steps_for_the_memory_are_refused(tmp_path, capsys):
+    out = tmp_path / "run"
+    sizes = ["--envs", "8", "--steps", "1000", "--brain", "horizon=2000000000"]
+    assert main(["train", "walk", *sizes, "--out", str(out)]) == 2
+    error = capsys.readouterr().err
+    assert "horizon=2000000000: the steps of 8 envs between updates of PPO need" in error
+    assert "use horizon <= " in error
+    assert not out.exists()
+
+
+def test_the_price_of_a_rollout_is_that_of_its_storage(tmp_path):
+    trainer = PPOTrainer(PPOOptions(steps=32, **{**SMALL, "minibatches": 10**6}), tmp_path, False, False)
+    storage = trainer.algorithm.storage
+    tensors = [each for each in vars(storage).values() if isinstance(each, torch.Tensor)]
+    held = sum(each.numel() * each.element_size() for each in (*tensors, *storage.observations.values(True, True)))
+    held += 2 * storage.actions.numel() * 4  # parameters of the distribution, which the first step allocates
+    priced = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ppo_memory, "check_memory", lambda option, value, what, each: priced.append(value * each))
+        ppo_memory.check_rollout(trainer.options, trainer.env.get_observations(), trainer.env.num_actions)
+    trainer.close()
+    assert priced == [pytest.approx(held, rel=0.05)]
+
+
+@pytest.mark.parametrize(
+    ("device", "raised", "expected"),
+    [
+        ("cuda", torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 9 GiB"), sn.DeviceError),
+        ("cpu", RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate"), sn.OptionError),
+    ],
+)
+def test_too_little_memory_in_an_update_names_the_options(monkeypatch, device, raised, expected):
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (2**30, 2**31))
+    with (
+        pytest.raises(expected, match=r"n_envs=16, horizon=9 and minibatches=4.*Lower n_envs or horizon"),
+        ppo_memory.explain_too_little_memory(PPOOptions(device=device, n_envs=16, horizon=9)),
+    ):
+        raise raised
+    with pytest.raises(RuntimeError, match="another"), ppo_memory.explain_too_little_memory(PPOOptions()):
+        raise RuntimeError("another")

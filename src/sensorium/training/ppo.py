@@ -35,6 +35,7 @@ from sensorium.training.evaluation import Evaluation
 from sensorium.training.log import TrainingLog
 from sensorium.training.policy_file import export_at_end
 from sensorium.training.ppo_evaluation import run_episodes
+from sensorium.training.ppo_memory import check_rollout, explain_too_little_memory
 from sensorium.training.ppo_options import PPOOptions
 from sensorium.training.robot_files import save_with_robot, with_stored_robot
 from sensorium.training.run_folder import run_folder
@@ -81,6 +82,7 @@ class PPOTrainer:
 
     def _make_algorithm(self) -> PPO | Imitation:
         observation, n_actions = self.env.get_observations(), self.env.num_actions
+        check_rollout(self.options, observation, n_actions)
         if self.options.teacher is None:
             return ppo_policy.make_ppo(self.options, observation, n_actions)
         from sensorium.training.distillation import Imitation
@@ -228,6 +230,7 @@ def train_ppo(
     folder = Path(folder)
     options = with_stored_robot(options, folder)
     with (
+        explain_too_little_memory(options),
         run_folder(folder, resume, options, lambda path: with_stored_robot(PPOOptions.load(path), path), {"steps"}),
         closing(PPOTrainer(options, folder, resume, tensorboard)) as trainer,
     ):
