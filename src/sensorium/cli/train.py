@@ -110,6 +110,8 @@ class Train:
                 trained = training.train(options, self.out, **how)
         best = "" if trained.best is None else f"; best evaluation: {score(trained.best)}"
         print(f"{trained.folder}: {trained.steps:,} steps, {trained.seconds:,.0f} s in this run{best}")
+        if trained.diverged:
+            print(f"the physics diverged in {trained.diverged:,} episodes, which ended there")
         own = "".join(f" --module {each}" for each in self.modules)
         if not trained.finished:
             saved = " and saved" if trained.steps else ""

@@ -74,6 +74,7 @@ class PPOTrainer:
         self.steps = 0
         self.evaluations: list[dict[str, Any]] = []
         self.best: Evaluation | None = None
+        self.diverged = 0
         self._recent: float | None = None
         checkpoint = checkpoints.newest(folder / "checkpoints") if resume else None
         if checkpoint is not None:
@@ -115,7 +116,7 @@ class PPOTrainer:
                 progress(Progress(self.steps, self.options.steps, rate, self._recent, evaluation))
             if not finished and self.steps > saved:
                 self._save()
-        return TrainResult(self.folder, self.steps, time.perf_counter() - start, finished, self.best)
+        return TrainResult(self.folder, self.steps, time.perf_counter() - start, finished, self.best, self.diverged)
 
     def _update(self) -> dict[str, float]:
         """Take ``horizon`` steps in all envs and update the networks; returns the losses."""
@@ -132,6 +133,7 @@ class PPOTrainer:
     def _write_log(self, losses: dict[str, float], rate: float) -> None:
         means = self.task.log.take()
         self._recent = means.get("return", self._recent)
+        self.diverged += int(means.get("ended/diverged", 0))
         scalars = {f"episode/{name}": value for name, value in means.items()}
         scalars |= {f"loss/{name}": value for name, value in losses.items()}
         spread = float(self.algorithm.get_policy().output_std.detach().mean())
@@ -182,6 +184,7 @@ class PPOTrainer:
             "learning_rate": self.algorithm.learning_rate,
             "episode": self.task.episode.tolist(),
             "difficulty": self.task.difficulty.tolist(),
+            "diverged": self.diverged,
             "evaluations": self.evaluations,
             "best": None if self.best is None else self.best.model_dump(mode="json"),
         }
@@ -196,6 +199,7 @@ class PPOTrainer:
             self.best = None if state["best"] is None else Evaluation(**state["best"])
             self.task.episode.copy_(torch.tensor(state["episode"]))
             self.task.difficulty.copy_(torch.tensor(state.get("difficulty", 1.0)))
+            self.diverged = state.get("diverged", 0)  # earlier versions did not count them
             learning_rate = float(state["learning_rate"])
         ppo_policy.from_tensors(self.algorithm, tensors, learning_rate)
 

@@ -56,6 +56,7 @@ class TensorTrainer(Trainer):
         """Return means over the episodes that ended; raises an error if a reward was not finite."""
         means = self.task.log.take()
         self._last_return = means.get("return", self._last_return)
+        self.diverged += int(means.get("ended/diverged", 0))
         return {f"episode/{name}": value for name, value in means.items() if name != "return"}
 
     def _begin_episodes(self) -> None:

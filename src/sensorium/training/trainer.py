@@ -81,6 +81,8 @@ class TrainResult:
     """Whether the training is complete. False if it was stopped before."""
     best: Evaluation | None
     """The best evaluation."""
+    diverged: int = 0
+    """Number of episodes so far that ended because the physics diverged, without those of evaluations."""
 
 
 class Trainer:
@@ -103,6 +105,7 @@ class Trainer:
         self.steps = 0
         self.evaluations: list[dict[str, Any]] = []
         self.best: Evaluation | None = None
+        self.diverged = self._logged_diverged = 0
         checkpoint = checkpoints.newest(folder / "checkpoints") if resume else None  # None before the first one
         self._evaluator = self._make_evaluator()
         if checkpoint is None:
@@ -145,6 +148,8 @@ class Trainer:
                 scalars = self._step()
                 rate = (self.steps - first) / max(time.monotonic() - started, 1e-9)
                 if self.steps // self.options.n_envs % LOG_EVERY == 0:
+                    scalars |= {"episode/ended/diverged": float(self.diverged - self._logged_diverged)}
+                    self._logged_diverged = self.diverged
                     self._log.add(self.steps, scalars | {"train/return": self._mean_return(), "train/rate": rate})
                 if self._passed(self.options.evaluate_every) or self.steps >= self.options.steps:
                     self._evaluate()
@@ -158,7 +163,7 @@ class Trainer:
         if saved < self.steps:
             self._save()
         finished = self.steps >= self.options.steps or self._is_good_enough()
-        return TrainResult(self.folder, self.steps, time.monotonic() - started, finished, self.best)
+        return TrainResult(self.folder, self.steps, time.monotonic() - started, finished, self.best, self.diverged)
 
     def _step(self) -> dict[str, float]:
         """Step all envs, store the transitions and learn; returns scalars to log."""
@@ -178,6 +183,7 @@ class Trainer:
                 f"{self.steps} steps"
             )
         before, after = flat_observation(last_observation), flat_observation(info.get("final_obs", observation))
+        self.diverged += len(info.get("failed", ()))
         for env in info.get("failed", ()):  # readings of a step in which the physics diverged are not meaningful
             for name, value in after.items():
                 value[env] = before[name][env]
@@ -243,6 +249,7 @@ class Trainer:
             "steps": self.steps,
             **self._task_state(),
             "evaluated": self._evaluator.n_episodes,
+            "diverged": self.diverged,
             "evaluations": self.evaluations,
             "best": None if self.best is None else self.best.model_dump(mode="json"),
         }
@@ -257,6 +264,7 @@ class Trainer:
             self.best = None if state["best"] is None else Evaluation(**state["best"])
             self._restore_task(state)
             self._evaluator.n_episodes = state["evaluated"]
+            self.diverged = self._logged_diverged = state.get("diverged", 0)  # earlier versions did not count them
 
     def _task_state(self) -> dict[str, Any]:
         """Return what the next episodes of the task depend on, JSON-able."""
