@@ -12,12 +12,8 @@ import pytest
 
 from sensorium.cli import main
 from sensorium.errors import DatasetError, NameNotFoundError, OptionError
-from sensorium.training import PPOOptions, TrainOptions, evaluate, recipe, tensor_trainer, train, train_ppo
-from sensorium.training import trainer as trainer_module
+from sensorium.training import TrainOptions, evaluate, recipe, train
 from sensorium.training.checkpoints import newest, save
-from sensorium.training.log import TrainingLog
-from sensorium.training.ppo import PPOTrainer
-from sensorium.training.trainer import Trainer
 
 QUICK = {
     "task_options": {"max_steps": 30, "threads": 1},
@@ -363,46 +359,3 @@ def test_non_finite_reward_raises_before_it_is_stored(tmp_path, monkeypatch):
     wanted = r"Balance\.rewards must return .*, got nan for 'balance' in env 1 at step 5 of its episode"
     with pytest.raises(OptionError, match=wanted):
         train(recipe("balance", **QUICK), tmp_path / "run")
-
-
-# -- episodes whose physics diverged -----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("kind", ["arrays", "tensors", "ppo"])
-def test_diverged_episodes_are_counted(tmp_path, capsys, monkeypatch, kind):
-    """Three envs diverge, and one more after a resume."""
-    broken = [2, 0, 1]
-
-    def break_env(now):
-        if broken and now.steps % 24 == 0:
-            trainers[-1].task.scene.world.bind("qvel")[broken.pop(), :] = 1e12
-
-    trainers, logged = [], []
-    owner = PPOTrainer if kind == "ppo" else Trainer
-    start = owner.__init__
-
-    def make(self, *arguments):
-        start(self, *arguments)
-        trainers.append(self)
-
-    monkeypatch.setattr(owner, "__init__", make)
-    monkeypatch.setattr(trainer_module, "LOG_EVERY", 2)
-    monkeypatch.setattr(tensor_trainer, "LOG_EVERY", 2)
-    monkeypatch.setattr(TrainingLog, "add", lambda self, steps, values: logged.append(values))
-    if kind == "ppo":
-        sizes = {"n_envs": 4, "horizon": 2, "hidden": (16,), "episodes": 2, "minibatches": 1}
-        options = PPOOptions(task="balance", steps=96, task_options={"max_steps": 30}, **sizes)
-        run = train_ppo
-    else:
-        device = None if kind == "arrays" else "cpu"
-        options, run = recipe("balance", **{**QUICK, "steps": 96, "device": device, "warmup": 200}), train
-    result = run(options, tmp_path / "run", tensorboard=False, progress=break_env)
-    assert not broken
-    assert result.diverged == 3
-    assert sum(values.get("episode/ended/diverged", 0) for values in logged) == 3
-    broken.append(3)
-    more = options.model_copy(update={"steps": 192})
-    assert run(more, tmp_path / "run", resume=True, tensorboard=False, progress=break_env).diverged == 4
-    arguments = ["train", "balance", "--out", str(tmp_path / "run"), "--resume", "--steps", "200", "--no-tensorboard"]
-    assert main(arguments) == 0
-    assert "the physics diverged in 4 episodes, which ended there" in capsys.readouterr().out

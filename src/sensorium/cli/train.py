@@ -117,6 +117,11 @@ class Train:
             saved = " and saved" if trained.steps else ""
             print(f"stopped{saved}. To continue: sensorium train {self.task} --out {self.out} --resume{own}")
             return 143 if received[:1] == [signal.SIGTERM] else 130
+        if not trained.new_steps:
+            print(
+                f"nothing to train: {self.out} has {trained.steps:,} steps, and --steps is {options.steps:,}. "
+                "To train longer: a larger --steps with --resume"
+            )
         print(f"To evaluate it: sensorium evaluate {self.out}{own}")
         return 0
 

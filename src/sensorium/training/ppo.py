@@ -116,7 +116,12 @@ class PPOTrainer:
                 progress(Progress(self.steps, self.options.steps, rate, self._recent, evaluation))
             if not finished and self.steps > saved:
                 self._save()
-        return TrainResult(self.folder, self.steps, time.perf_counter() - start, finished, self.best, self.diverged)
+            if self.steps and not self.evaluations:  # stopped before the first one
+                self._evaluate()
+                self._save()  # after the checkpoint, since this takes longer
+        return TrainResult(
+            self.folder, self.steps, time.perf_counter() - start, finished, self.best, self.diverged, self.steps - first
+        )
 
     def _update(self) -> dict[str, float]:
         """Take ``horizon`` steps in all envs and update the networks; returns the losses."""

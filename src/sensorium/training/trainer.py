@@ -83,6 +83,8 @@ class TrainResult:
     """The best evaluation."""
     diverged: int = 0
     """Number of episodes so far that ended because the physics diverged, without those of evaluations."""
+    new_steps: int = 0
+    """Steps since the start or resume; 0 if the training had all of them before."""
 
 
 class Trainer:
@@ -160,10 +162,15 @@ class Trainer:
                     saved = self.steps
                 evaluation = Evaluation(**self.evaluations[-1]["episodes"]) if self.evaluations else None
                 progress(Progress(self.steps, self.options.steps, rate, self._mean_return(), evaluation))
-        if saved < self.steps:
-            self._save()
+            if saved < self.steps:
+                self._save()
+            if self.steps and not self.evaluations:  # stopped before the first one
+                self._evaluate()
+                self._save()  # after the checkpoint, since this takes longer
         finished = self.steps >= self.options.steps or self._is_good_enough()
-        return TrainResult(self.folder, self.steps, time.monotonic() - started, finished, self.best, self.diverged)
+        return TrainResult(
+            self.folder, self.steps, time.monotonic() - started, finished, self.best, self.diverged, self.steps - first
+        )
 
     def _step(self) -> dict[str, float]:
         """Step all envs, store the transitions and learn; returns scalars to log."""
