@@ -157,7 +157,8 @@ def test_exact_pose_of_a_landmark_warns_once():
     def arm(uuid, **options):
         where = "privileged" if options.pop("privileged", False) else "sensors"
         sensors = {"sensors": [sn.JointEncoder()]}
-        tracker = sn.FramePose(uuid=uuid, link="target", relative_to="link0", **options)
+        frames = {"link": "target", "relative_to": "link0", **options}
+        tracker = sn.FramePose(uuid=uuid, **frames)
         sensors[where] = [*sensors.get(where, ()), tracker]
         return sn.TrainableEntity("franka", landmarks=["target"], **sensors)
 
@@ -165,12 +166,17 @@ def test_exact_pose_of_a_landmark_warns_once():
         arm("exact")
     assert len(caught) == 1
     assert caught[0].filename == __file__
+    with pytest.warns(UserWarning, match=r"'inverse'.*landmark 'target'") as caught:
+        arm("inverse", link="hand", relative_to="target")
+    assert len(caught) == 1
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         arm("exact")
         arm("noisy", pos_noise=0.002)
         arm("late", delay=0.04)
         arm("truth", privileged=True)
+        arm("noisy_inverse", link="hand", relative_to="target", pos_noise=0.002)
+        arm("own", link="hand")
         recipe("reach").entity.make()
 
 

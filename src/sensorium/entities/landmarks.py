@@ -20,23 +20,26 @@ def warn_of_exact_landmarks(robot: str, rig: SensorRig, landmarks: Sequence[str]
         landmarks: names of entities besides the robot.
     """
     for sensor in rig.sensors:
-        if (robot, sensor.name) in _warned or not _is_exact(sensor, landmarks):
+        landmark = _exact_landmark(sensor, landmarks)
+        if landmark is None or (robot, sensor.name) in _warned:
             continue
         _warned.add((robot, sensor.name))
         warnings.warn(
-            f"the sensor {sensor.name!r} gives the actor the exact pose of the landmark {_link(sensor)!r}, which a "
+            f"the sensor {sensor.name!r} gives the actor the exact pose of the landmark {landmark!r}, which a "
             "real robot does not know; list it in privileged=[...] so that only critics receive it, or make it a "
             "tracker, for example with pos_noise=0.002 and delay=0.04",
             stacklevel=4,
         )
 
 
-def _is_exact(sensor: RigSensor, landmarks: Sequence[str]) -> bool:
-    """Return whether a sensor is a FramePose of a landmark, without delay and without imperfections of the position."""
-    if sensor.type != "FramePose" or _link(sensor) not in landmarks:
-        return False
-    return not any(value for name, value in sensor.options.items() if name == "delay" or name.startswith("pos"))
+def _exact_landmark(sensor: RigSensor, landmarks: Sequence[str]) -> str | None:
+    """Return the landmark whose pose a FramePose reads without delay and imperfections of the position, or None.
 
-
-def _link(sensor: RigSensor) -> object:
-    return sensor.options.get("link") or sensor.mount.link
+    The pose of a landmark relative to a link, and of a link relative to the landmark, have the same information.
+    """
+    if sensor.type != "FramePose":
+        return None
+    if any(value for name, value in sensor.options.items() if name == "delay" or name.startswith("pos")):
+        return None
+    frames = (sensor.options.get("link") or sensor.mount.link, sensor.options.get("relative_to"))
+    return next((str(frame) for frame in frames if frame in landmarks), None)
