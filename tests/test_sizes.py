@@ -1,5 +1,9 @@
 """Sizes are priced before anything is allocated: too large ones are refused with the figure and what fits."""
 
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 import torch
 from conftest import drop_scene
@@ -128,3 +132,45 @@ def test_limits_of_control_groups_count(tmp_path, names, limit):
         (folder / "memory.stat").write_text(f"anon 600000\n{names[2]} 400000\n")
     assert list(_system._left_in_groups(tmp_path, "/job/step", *names)) == [3000000 - 1000000 + 400000]
     assert list(_system._left_in_groups(tmp_path, "/absent", *names)) == []
+
+
+RESIDENT = """
+import os, sys
+import sensorium as sn
+from sensorium.pipeline import memory_check
+from sensorium.worlds.capacity import bytes_per_env
+
+def built(n_envs):
+    scene = sn.Scene()
+    if sys.argv[1] == "quadruped":
+        scene.add_robot("quadruped", name="robot")
+    else:
+        scene.add_entity("box", sn.Box(size=(0.1, 0.1, 0.1)), pos=(0, 0, 1), free=True)
+    if sys.argv[1] == "imu":
+        scene.add_sensor(sn.IMU(link="box", delay=0.02, acc_noise=0.1, history_length=3))
+    scene.build(n_envs=n_envs)
+    for _ in range(2):
+        scene.step()
+    return scene
+
+def resident():
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+few = built(64)  # libraries and kernels are loaded
+before = resident()
+scene = built(20_000)
+groups = () if scene._sensing is None else scene._sensing.groups
+parts = [part for group in groups for sensor in group.sensors for part in memory_check._parts(sensor, group)]
+print((resident() - before) / 20_000, bytes_per_env(scene.model) + sum(part.per_env for part in parts))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="reads the resident memory of Linux")
+@pytest.mark.parametrize("kind", ["box", "imu", "quadruped"])
+def test_prices_are_those_of_the_resident_memory(kind):
+    done = subprocess.run([sys.executable, "-c", RESIDENT, kind], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    resident, priced = map(float, done.stdout.split())
+    assert priced == pytest.approx(resident, rel=0.3), (priced, resident)

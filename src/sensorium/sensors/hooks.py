@@ -36,6 +36,7 @@ import numpy as np
 import torch
 
 from sensorium.pipeline import SensorGroup, SignalSource, Slots
+from sensorium.pipeline.flags import EXTRA_NAMES
 from sensorium.pipeline.layout import n_columns
 from sensorium.sensors.readings import Format
 from sensorium.worlds import Names
@@ -43,6 +44,9 @@ from sensorium.worlds import Names
 if TYPE_CHECKING:
     from sensorium.sensors.parameters import SensorParameters
     from sensorium.sensors.pictures import Picture
+
+_TIMING_BYTES = 60
+"""Bytes per env of when a sensor samples: parameters, delay and random state."""
 
 
 class SensorHooks:
@@ -137,7 +141,9 @@ class SensorHooks:
             return 0, 0, 0
         values, columns = n_columns(self._get_return_format()), n_columns(self._get_intermediate_format())
         # beside ground truth and reading, each column has seven parameters and a random walk
-        return values, values * self._get_cache_dtype().itemsize, values * 8 + columns * 4 * 10
+        extra = {column for part in self._extra_parts() for column in range(*part.indices(columns))}
+        other = values * 8 + columns * 4 * 10 + len(extra) * 4 * len(EXTRA_NAMES) + _TIMING_BYTES
+        return values, values * self._get_cache_dtype().itemsize, other
 
     # -- hooks of the class -------------------------------------------------------------------------------------------
 
