@@ -139,7 +139,7 @@ def _export_sac(folder: Path, which: str) -> tuple[PolicyGraph, Contract]:
         terms = _with_ranges(terms, observations())
         own = checked_terms(task, task.action_terms()) if isinstance(task, TensorTask) else None
         actions = tuple(own or robot_actions(robot, _rate(dt)))
-        contract = _contract(folder, which, options, stored_name(entity.robot_name, folder), terms, actions, dt)
+        contract = _contract(folder, which, options, str(stored_name(entity.robot_name, folder)), terms, actions, dt)
         return sac_graph(brain, contract), contract
     finally:
         task.close()
@@ -185,7 +185,7 @@ def _export_ppo(folder: Path, which: str) -> tuple[PolicyGraph, Contract]:
 
         terms = _with_ranges(terms, observations())
         actions = tuple(checked_terms(task, task.action_terms()) or robot_actions(task.robot, _rate(dt)))
-        contract = _contract(folder, which, options, stored_name(config.robot, folder), terms, actions, dt)
+        contract = _contract(folder, which, options, str(stored_name(config.robot, folder)), terms, actions, dt)
         if actor.is_recurrent:
             contract = _with_state(contract, actor)
         return ppo_graph(actor, contract, _frame_order(task)), contract

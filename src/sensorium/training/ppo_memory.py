@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -33,8 +33,8 @@ def check_rollout(options: PPOOptions, observation: TensorDict, n_actions: int) 
     """
     if observation.device is not None and observation.device.type != "cpu":
         return
-    values: Iterator[Any] = iter(observation.values(True, True))
-    observed = sum(int(value.numel() * value.element_size()) for value in values)
+    values = (value for value in observation.values(True, True) if isinstance(value, torch.Tensor))
+    observed = sum(value.numel() * value.element_size() for value in values)
     others = options.n_envs * (4 * (_N_SCALARS + _N_ACTIONS * n_actions) + 1)
     parts = 1 + 1 / options.minibatches  # an update copies the steps of a minibatch
     what = f"the steps of {options.n_envs} envs between updates of PPO"

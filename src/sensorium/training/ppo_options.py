@@ -89,7 +89,7 @@ class PPOOptions(Options):
         return {**value, "rig": whole_rig(value["rig"])} if "rig" in value else value
 
     @property
-    def robot(self) -> Any:
+    def robot(self) -> object:
         """Name of the robot, or a model file; None for the default of the task."""
         return self.task_options.get("robot")
 

@@ -7,7 +7,7 @@ import shutil
 import warnings
 from filecmp import cmp
 from pathlib import Path
-from typing import Any, Protocol, Self, TypeVar
+from typing import Protocol, Self, TypeVar
 
 from sensorium import robots
 from sensorium.errors import ModelError
@@ -23,7 +23,7 @@ class RobotOwner(Protocol):
     """The options of a training."""
 
     @property
-    def robot(self) -> Any:
+    def robot(self) -> object:
         """Name of the robot, or a model file; None for the default of the task."""
 
     def with_robot(self, robot: str) -> Self:
@@ -76,27 +76,28 @@ def with_stored_robot(options: OwnerT, folder: Path) -> OwnerT:
     return options.with_robot(os.path.abspath(file))
 
 
-def stored_name(robot: Any, folder: Path) -> Any:
+def stored_name(robot: object, folder: Path) -> object:
     """Return the path of a model file relative to the folder of a training if it is in there; others as they are."""
     if isinstance(robot, str | Path) and Path(robot).is_relative_to(folder / FOLDER):
         return Path(robot).relative_to(folder).as_posix()
     return robot
 
 
-def loaded_name(robot: Any, folder: Path) -> Any:
+def loaded_name(robot: object, folder: Path) -> object:
     """Return the path of a model file of which :func:`stored_name` returned the name; others as they are."""
-    inside = isinstance(robot, str) and robot.startswith(f"{FOLDER}/") and (folder / robot).is_file()
-    return str(folder / robot) if inside else robot
+    if isinstance(robot, str) and robot.startswith(f"{FOLDER}/") and (folder / robot).is_file():
+        return str(folder / robot)
+    return robot
 
 
-def whole_rig(rig: Any) -> Any:
+def whole_rig(rig: object) -> object:
     """Return the content of a rig that is a YAML file; others as they are."""
     if isinstance(rig, str | Path) and Path(rig).suffix in (".yaml", ".yml"):
         return SensorRig.load(rig).model_dump(mode="json")
     return rig
 
 
-def _model_file(robot: Any) -> str | None:
+def _model_file(robot: object) -> str | None:
     """Return the robot if it is a model file, and None if it is a name, a model text or absent."""
     if not isinstance(robot, str | Path):
         return None
