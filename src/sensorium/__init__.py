@@ -7,6 +7,7 @@ The root has what users type daily: scenes, sensors, cameras, entities and the e
 from __future__ import annotations
 
 import importlib
+import sys
 from typing import TYPE_CHECKING
 
 from sensorium import errors, gymnasium_ids
@@ -193,7 +194,8 @@ _PACKAGES = (
 )
 """Packages and modules that are imported at their first use."""
 
-gymnasium_ids.register_when_imported()
+if "gymnasium" in sys.modules:  # otherwise when sn.tasks is imported, which imports Gymnasium
+    gymnasium_ids.register()
 
 __all__ = [
     "GPS",

@@ -220,8 +220,8 @@ class VectorView(gymnasium.vector.VectorEnv[Any, Any, Any]):
 def register() -> list[str]:
     """Register the tasks with Gymnasium, and return their ids: "sensorium/Pick-v0", "sensorium/Walk-v0", ...
 
-    The tasks of the package are registered when both ``sensorium`` and Gymnasium are imported, in any order. Call it
-    for tasks of your own, in ``sn.tasks.TASKS`` or ``sn.tasks.TENSOR_TASKS``.
+    The tasks of the package are registered when ``sensorium`` is imported after Gymnasium, and when ``sn.tasks`` is
+    imported. Call it for tasks of your own, in ``sn.tasks.TASKS`` or ``sn.tasks.TENSOR_TASKS``.
 
     ``gymnasium.make(id, ...)`` and ``gymnasium.make_vec(id, num_envs=..., ...)`` take the task's options, ``robot``,
     ``keys`` and ``flatten``, and ``make_vec`` also ``output``. With ``device``, "balance" and "reach" are tensor tasks.
