@@ -116,9 +116,9 @@ class PPOTrainer:
                 progress(Progress(self.steps, self.options.steps, rate, self._recent, evaluation))
             if not finished and self.steps > saved:
                 self._save()
-            if self.steps and not self.evaluations:  # stopped before the first one
+            if finished and self.steps and not self.evaluations:  # resumed with no more steps than it had
                 self._evaluate()
-                self._save()  # after the checkpoint, since this takes longer
+                self._save()
         return TrainResult(
             self.folder, self.steps, time.perf_counter() - start, finished, self.best, self.diverged, self.steps - first
         )

@@ -164,10 +164,10 @@ class Trainer:
                 progress(Progress(self.steps, self.options.steps, rate, self._mean_return(), evaluation))
             if saved < self.steps:
                 self._save()
-            if self.steps and not self.evaluations:  # stopped before the first one
+            finished = self.steps >= self.options.steps or self._is_good_enough()
+            if finished and self.steps and not self.evaluations:  # resumed with no more steps than it had
                 self._evaluate()
-                self._save()  # after the checkpoint, since this takes longer
-        finished = self.steps >= self.options.steps or self._is_good_enough()
+                self._save()
         return TrainResult(
             self.folder, self.steps, time.monotonic() - started, finished, self.best, self.diverged, self.steps - first
         )
