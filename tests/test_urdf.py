@@ -226,7 +226,7 @@ def scene_of(name):
         ({"shoulder": (4.0,)}, "must be \\(stiffness, damping\\)"),
         ({"shoulder": (math.nan, 1.0)}, "must be \\(stiffness, damping\\)"),
         ({"shoulder": (0.0, 1.0)}, "a stiffness > 0 and a damping >= 0"),
-        ({"shoulde": (4.0, 1.0)}, "did you mean 'shoulder'"),
+        ({"shoulders": (4.0, 1.0)}, "did you mean 'shoulder'"),
         ({"shoulder": (4.0, 1.0), "sh.*": (5.0, 1.0)}, "have two gains for the joint 'shoulder'"),
     ],
 )
