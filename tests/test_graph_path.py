@@ -312,11 +312,19 @@ def test_return_dtypes_without_gpu_support_raise():
         made.build()
 
 
-@pytest.mark.usefixtures("graphs")
-def test_observations_of_the_state_need_the_cpu_engine():
-    made = build()
-    with pytest.raises(sn.OptionError, match="need the CPU backend"):
-        env_states(made)
+def test_observations_of_the_state_are_those_of_the_cpu_path(monkeypatch):
+    plain = build()
+    with monkeypatch.context() as patched:
+        patched.setattr(scene, "MujocoWorld", GraphWorld)
+        graph = build()
+    for one in (plain, graph):
+        one.world.bind("qvel")[:] = torch.linspace(-1.0, 1.0, one.world.bind("qvel").numel()).view(5, -1)
+        one.forward()
+        one.step(3)
+    ours, theirs = (env_states(one).read()["actors"]["box"] for one in (graph, plain))
+    assert ours.dtype == theirs.dtype == np.float32
+    np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6)
+    assert abs(ours[:, 7:]).max() > 0.1
 
 
 def test_cpu_only_sensors_raise_on_a_gpu(monkeypatch):
