@@ -324,6 +324,7 @@ def test_a_training_of_a_model_file_by_ppo_needs_its_folder_only(tmp_path, monke
     assert json.loads((run / "policy.json").read_bytes())["robot"] == "robot/quadruped2.xml"
 
 
+@pytest.mark.slow
 def test_a_training_of_a_model_file_by_sac_needs_its_folder_only(tmp_path, monkeypatch):
     model, _ = write_model(tmp_path / "source", "balancer")
     monkeypatch.chdir(tmp_path)

@@ -12,10 +12,12 @@ from sensorium.training.log import TrainingLog
 from sensorium.training.ppo import PPOTrainer
 from sensorium.training.trainer import Trainer
 
+SLOW_ARRAYS, SLOW_TENSORS = (pytest.param(kind, marks=pytest.mark.slow) for kind in ("arrays", "tensors"))
+
 # -- episodes whose physics diverged -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", ["arrays", "tensors", "ppo"])
+@pytest.mark.parametrize("kind", [SLOW_ARRAYS, SLOW_TENSORS, "ppo"])
 def test_diverged_episodes_are_counted(tmp_path, capsys, monkeypatch, kind):
     """Three envs diverge, and one more after a resume."""
     broken = [2, 0, 1]

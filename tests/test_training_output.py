@@ -323,6 +323,7 @@ def test_depths_are_bright_where_they_are_near():
     assert as_picture(np.full((2, 2), np.nan)).max() == 0
 
 
+@pytest.mark.slow
 def test_a_video_shows_the_camera_of_an_entity(tmp_path):
     eye = RigSensor(name="eye", type="Camera", mount=SensorMount(link="torso"), options={"resolution": [80, 40]})
     wheels = RigSensor(name="wheels", type="JointEncoder", options=WHEELS)
