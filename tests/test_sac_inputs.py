@@ -122,7 +122,6 @@ class KilledError(Exception):
 
 
 @pytest.mark.slow
-@pytest.mark.slow
 def test_training_with_a_privileged_sensor_resumes_bit_identically(tmp_path):
     truth = RigSensor(name="truth", type="FramePose", mount=SensorMount(link="torso"))
     options = recipe(
