@@ -70,13 +70,11 @@ def env_states(scene: Scene) -> ArraySensor:
     states = BodyStates(scene, [entity._body for entity in actors.values()])
     jointed = {name: entity for name, entity in scene.entities.items() if len(entity.joint_names)}
     columns = {name: tuple(each.numpy(force=True) for each in (one._qpos, one._dofs)) for name, one in jointed.items()}
-    qpos, qvel = (scene.world.bind(field) for field in ("qpos", "qvel"))
+    is_gpu, qpos, qvel = scene.world.is_gpu, scene.world.bind("qpos"), scene.world.bind("qvel")
+    joints = [] if is_gpu else [qpos.numpy(), qvel.numpy()]  # share their memory
 
     def read() -> dict[str, Any]:
-        if scene.world.is_gpu:
-            rows, q, v = _to_host(states.gather(), qpos, qvel)
-        else:
-            rows, q, v = states.read(), qpos.numpy(), qvel.numpy()
+        rows, q, v = _to_host(states.gather(), qpos, qvel) if is_gpu else (states.read(), *joints)
         return {
             "actors": {name: rows[:, number] for number, name in enumerate(actors)},
             "articulations": {
