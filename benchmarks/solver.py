@@ -1,6 +1,7 @@
 """Measure what fewer solver iterations cost in accuracy and save in time, against 100 iterations, on one device.
 
-.venv/bin/python benchmarks/solver.py [--device cuda --n-envs 4096] [--cone elliptic --impratio 10] [--json FILE]
+.venv/bin/python benchmarks/solver.py [--device cuda --n-envs 4096] [--cone elliptic --impratio 10]
+    [--settings newton/10/20 newton/20/50] [--json FILE]
 
 Each scene is stepped with 100 iterations. Before every step its state is copied into the scene with fewer iterations,
 so that the difference of the velocities after the step is the error of that step alone. Then both run freely.
@@ -124,12 +125,17 @@ def main() -> None:
     parser.add_argument("--cone", default="pyramidal")
     parser.add_argument("--impratio", type=float, default=1.0)
     parser.add_argument("--scenes", nargs="*", default=list(SCENES))
+    parser.add_argument("--settings", nargs="*", help="only these, e.g. newton/10/20; newton/100/50 shows the noise")
     parser.add_argument("--json", type=Path, default=None)
     args = parser.parse_args()
     title = f"Solver iterations on {args.device}, {args.n_envs} envs, {args.cone} cones, impratio {args.impratio:g}"
     report = Report(title, ("mujoco", "mujoco-warp", "torch"))
+    chosen = SETTINGS
+    if args.settings:
+        words = [setting.split("/") for setting in args.settings]
+        chosen = [(solver, int(iterations), int(ls_iterations)) for solver, iterations, ls_iterations in words]
     for name in args.scenes:
-        for setting in SETTINGS:
+        for setting in chosen:
             measure(name, setting, args, report)
     report.finish(args.json)
 

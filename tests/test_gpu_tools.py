@@ -59,6 +59,71 @@ def test_states_and_recordings_hold_the_envs(built, tmp_path):
     assert np.allclose(recording[3]["imu.measured"][:, :3], last.numpy(), atol=1e-6)
 
 
+def test_a_recording_holds_every_step_as_it_was(built, tmp_path):
+    friction = built.world.expand("geom_friction")
+    counter = sn.Buffer(np.zeros(2))
+    built.add_child("counter", counter)
+    expected = []
+    with sn.recording.Recorder(built, tmp_path / "run") as recorder:
+        for step in range(12):
+            built.step()
+            counter.value[:] = step
+            if step % 3 == 0:
+                friction[:, 0, 0] = 0.5 + 0.01 * step
+            if step == 7:
+                built.reset(envs=[1])
+            recorder.step()
+            names = ("imu.measured", "pose.measured", "physics", "box.position", "world.geom_friction", "counter")
+            held = dict(built.named_buffers())
+            values = {name: held[name].value for name in names if name in held}
+            expected.append(
+                {
+                    name: value.cpu().numpy().copy() if isinstance(value, torch.Tensor) else value.copy()
+                    for name, value in values.items()
+                }
+            )
+            friction[:, 0, 1] += 0.001  # belongs to the next step
+            built.world.bind("qvel")[:, 0] += 0.01
+    recording = sn.recording.Recording(tmp_path / "run")
+    assert len(recording) == 12
+    assert len(expected[0]) == 6
+    for step, values in enumerate(expected):
+        found = recording[step]
+        for name, value in values.items():
+            assert np.array_equal(found[name], value), (step, name)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device on this machine")
+def test_recorder_and_trace_do_not_wait_for_the_device(built, tmp_path):
+    built.world.expand("geom_friction")
+    trace = sn.Trace(built.sensors["imu"], built.sensors["pose"], env=1)
+    with sn.recording.Recorder(built, tmp_path / "run") as recorder:
+        for _ in range(3):
+            built.step()
+            recorder.step()
+            trace.take()
+        torch.cuda.synchronize()
+        height = built["box"].get_pose()[0][1, 2].item()
+        busy = torch.cuda.Event()
+        torch.cuda._sleep(2_000_000_000)  # about a second
+        busy.record()
+        try:
+            torch.cuda.set_sync_debug_mode("error")
+            built.step()
+            recorder.step()
+            trace.take()
+        finally:
+            torch.cuda.set_sync_debug_mode("default")
+        assert not busy.query()  # the device has not come to the step
+    recording = sn.recording.Recording(tmp_path / "run")
+    assert len(recording) == 4
+    assert recording[3]["box.position"][1, 2] < height
+    assert trace.times == pytest.approx([0.06, 0.07, 0.08, 0.09])
+    measured, _ = trace.values(built.sensors["pose"])["pos"]
+    assert measured.shape == (4, 4, 3)
+    assert np.allclose(measured[3][0], recording[3]["pose.measured"][1, :3], atol=1e-6)
+
+
 def test_the_viewer_serves_the_scene(built):
     viewer = built.view()
     try:

@@ -170,7 +170,7 @@ class SensorManager:
 
     def _final_readings(self) -> FinalReadings:
         if self._final is None:  # most programs need no memory for it
-            self._final = FinalReadings(self.groups)
+            self._final = FinalReadings(self.groups, self.world)
         return self._final
 
     def begin_episodes(self, envs: Envs) -> None:

@@ -25,7 +25,9 @@ from sensorium.recording.describe import save_scene
 from sensorium.recording.events import Event
 from sensorium.recording.folder import STATE, complete_config, write_config
 from sensorium.recording.output_folder import OutputFolder
-from sensorium.recording.rows import IMAGE_TAGS, Slot, StepSource, check_tags
+from sensorium.recording.rows import IMAGE_TAGS, check_tags
+from sensorium.recording.slots import Slot
+from sensorium.recording.step_source import StepSource
 from sensorium.versions import package_versions
 from sensorium.worlds import Scene
 from sensorium.worlds.contents import encode
@@ -50,10 +52,11 @@ class SavesMap(Protocol):
 class Recorder:
     """Records a running scene into a folder. Call :meth:`step` after each ``scene.step()``.
 
-    A step costs one copy of its buffers. A separate thread writes it while the scene continues. The next step is handed
-    over when the previous one is written: a slow disk slows the scene down, memory stays bounded, and a killed process
-    loses at most the step being written. If the sensors have stepped since the last restart of all envs, they are
-    restarted when recording begins, because replay cannot know what they remember.
+    A step costs one copy of its buffers. A separate thread writes it while the scene continues. On a GPU the copy
+    stays on the device, and comes to the host beside the next step: ``step()`` does not wait for the device. The
+    next step is handed over when the previous one is written: a slow disk slows the scene down, memory stays
+    bounded, and a killed process loses at most the step being written. If the sensors have stepped since the last
+    restart of all envs, they are restarted when recording begins, because replay cannot know what they remember.
 
     Args:
         scene: a built scene.
@@ -141,9 +144,9 @@ class Recorder:
         self._world.keep_before(True)
         self._last_step, self._warned = self.scene.step_count, False
         # one step may be in flight while the next is filled in: a killed process would lose more
-        self._slots = (Slot(self._row), Slot(self._row))
+        self._slots = (self._source.slot(), self._source.slot())
         self._writing = threading.Lock()  # held while a step is in flight
-        self._queue: queue.SimpleQueue[tuple[Slot, list[Event], dict[str, Any]] | None] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[tuple[Slot, list[Event]] | None] = queue.SimpleQueue()
         self._n_written = 0
         self._error: BaseException | None = None
         self._closed = False
@@ -178,7 +181,7 @@ class Recorder:
         while not self._writing.acquire(timeout=0.2):
             self._raise()
         self._events = []
-        self._queue.put((slot, events, self._source.changes()))
+        self._queue.put((slot, events))
         self.n_steps += 1
 
     @checked
@@ -247,7 +250,8 @@ class Recorder:
         closer = ThreadPoolExecutor(1, thread_name_prefix="recorder")  # flushing a chunk to the disk takes long
         try:
             while (item := self._queue.get()) is not None:
-                slot, events, changes = item
+                slot, events = item
+                changes = self._source.changes(slot)
                 values |= changes
                 if chunk is None:
                     chunk, changes = self._open(), values  # so that a chunk can be read without those before

@@ -22,10 +22,11 @@ from sensorium.recording.image_files import KEY_FRAMES
 from sensorium.recording.recording import Recording
 from sensorium.recording.replay_options import ReplayOptions
 from sensorium.recording.retrace import Retracer
-from sensorium.recording.rows import IMAGE_TAGS, StepSource
+from sensorium.recording.rows import IMAGE_TAGS
 from sensorium.recording.runs import ReplayLayout, Run
 from sensorium.recording.segment import ImageStream, ReplaySegment, SegmentEncoders
 from sensorium.recording.stand_ins import add_stand_ins
+from sensorium.recording.step_source import StepSource
 from sensorium.sensors.options import SensorOptions
 from sensorium.versions import package_versions
 from sensorium.worlds import Scene

@@ -8,7 +8,7 @@ values that are not arrays (text, None), and model fields with a value per env.
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,7 +17,6 @@ import torch
 from sensorium.errors import DatasetError, OptionError, did_you_mean, shorten
 from sensorium.tree import Buffer, tag_set
 from sensorium.worlds import Scene
-from sensorium.worlds.model_fields import MODEL_TAG, ModelFields
 
 IMAGE_TAGS = ("rgb", "depth", "segmentation", "instance", "normals", "points")
 """Tags of image buffers, which are not recorded because replay renders them again."""
@@ -112,140 +111,6 @@ def row_field(name: str, buffer: Buffer) -> RowField | None:
     if value is None or isinstance(value, str):
         return None
     raise DatasetError(f"the buffer {name!r} holds {type(value).__name__}, which cannot be recorded; use an array")
-
-
-def copier(field: RowField, buffer: Buffer) -> Callable[[np.ndarray], None]:
-    """Return a function that copies the current value of a buffer into an array of a row.
-
-    It copies with NumPy, in the calling thread. torch would split the copy over threads that the physics keeps busy.
-    """
-
-    last: torch.Tensor | None = None
-    view = np.zeros(0)
-
-    def copy(target: np.ndarray) -> None:
-        nonlocal last, view
-        value = buffer.value
-        if value is last and last is not None and last.data_ptr() == view.ctypes.data:
-            target[...] = view  # most buffers keep their tensor
-        elif isinstance(value, torch.Tensor | np.ndarray):
-            if tuple(value.shape) != field.shape:
-                raise DatasetError(
-                    f"the shape of the buffer {field.name!r} changed from {field.shape} to {tuple(value.shape)} during "
-                    "recording; keep the shape, or start another recording"
-                )
-            if isinstance(value, torch.Tensor):
-                last, value = value, value.numpy(force=True)
-                view = value
-            target[...] = value
-        elif value is None or isinstance(value, str):
-            raise DatasetError(f"the buffer {field.name!r} held {field.dtype} when recording began, now {value!r}")
-        else:
-            target[...] = value
-
-    return copy
-
-
-class Slot:
-    """Memory of one step."""
-
-    def __init__(self, row: Row) -> None:
-        self.block = np.zeros(row.n_bytes, np.uint8)
-        self.arrays = row.arrays(self.block)
-
-
-class StepSource:
-    """The buffers of a running scene, copied into a row at each step.
-
-    Args:
-        scene: a built scene.
-        exclude_tags: buffers with any of these tags are skipped.
-
-    Attributes:
-        row: layout of a step.
-        others: name -> buffer whose value is stored in the events instead of the row.
-        config: the part of ``config.json`` that describes the buffers.
-    """
-
-    def __init__(self, scene: Scene, exclude_tags: frozenset[str]) -> None:
-        scene.update_state()
-        buffers = {name: buffer for name, buffer in scene.named_buffers() if buffer.matches(None, exclude_tags)}
-        fields = [RowField(STEP, "int64", ())]
-        self._updates = scene.unrolled("update_state")
-        self._has_before = scene.world.can_retrace
-        if self._has_before:
-            fields.append(RowField(BEFORE, "float64", tuple(scene.get_state().shape)))
-        self._n_own = len(fields)
-        self._copies: list[Callable[[np.ndarray], None]] = []
-        self.others: dict[str, Buffer] = {}
-        for name, buffer in buffers.items():
-            if name.startswith("@"):
-                raise DatasetError(f"the name of the buffer {name!r} begins with '@', which is reserved; rename it")
-            field = None if MODEL_TAG in buffer.tags else row_field(name, buffer)
-            if field is None:
-                self.others[name] = buffer
-            else:
-                fields.append(field)
-                self._copies.append(copier(field, buffer))
-        self.row = Row(fields)
-        self._model = next(module for _, module in scene.named_modules() if isinstance(module, ModelFields))
-        self._last: dict[str, object] = {}
-        self._forms: dict[str, Any] = {}
-        self._with_model = MODEL_TAG not in exclude_tags
-        self._n_model = len(self._model.fields)
-        rebuilt = {"physics", "world", *scene.entities, *scene.sensors, *scene.modules}
-        self.config = {
-            "fields": [field.to_json() for field in fields],
-            "others": {name: sorted(buffer.tags) for name, buffer in self.others.items()},
-            "extra": [name for name in buffers if name.split(".")[0] not in rebuilt],
-            "excluded": sorted(exclude_tags),
-        }
-
-    def update(self) -> None:
-        """Copy the simulation's state into the buffers, as ``scene.update_state()`` does."""
-        for update in self._updates:
-            update()
-
-    def fill(self, slot: Slot, step: int, before: np.ndarray | None) -> None:
-        """Copy the current values of the buffers into a slot.
-
-        Args:
-            slot: where to copy them.
-            step: number of the step.
-            before: physics state before the last substep, (B, n_state); None for GPU worlds.
-        """
-        slot.arrays[0][...] = step
-        if self._has_before and before is not None:
-            slot.arrays[1][...] = before
-        for copy, target in zip(self._copies, slot.arrays[self._n_own :], strict=True):
-            copy(target)
-
-    def values(self) -> dict[str, Any]:
-        """Return the JSON forms of all values outside the row: name -> form."""
-        self.changes()
-        return dict(self._forms)
-
-    def changes(self) -> dict[str, Any]:
-        """Return the JSON forms of the values outside the row that are new or changed since the last call."""
-        if self._with_model and len(self._model.fields) > self._n_model:  # fields were expanded since
-            self._n_model = len(self._model.fields)
-            self.others |= {f"world.{name}": buffer for name, buffer in self._model.fields.items()}
-        changed = {}
-        for name, buffer in self.others.items():
-            value = buffer.value
-            if isinstance(value, torch.Tensor):
-                value = value.numpy(force=True)
-            if name in self._last and _same(self._last[name], value):
-                continue
-            self._last[name] = value.copy() if isinstance(value, np.ndarray) else value
-            changed[name] = self._forms[name] = array_to_json(value) if isinstance(value, np.ndarray) else value
-        return changed
-
-
-def _same(one: object, other: object) -> bool:
-    if isinstance(one, np.ndarray) and isinstance(other, np.ndarray):
-        return one.shape == other.shape and one.tobytes() == other.tobytes()
-    return type(one) is type(other) and bool(one == other)
 
 
 def array_to_json(array: np.ndarray) -> dict[str, Any]:

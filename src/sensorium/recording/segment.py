@@ -14,8 +14,8 @@ from sensorium.recording.events import Event, Step
 from sensorium.recording.folder import STATE
 from sensorium.recording.image_files import image_header
 from sensorium.recording.image_writer import ImageWriter, image_writer
-from sensorium.recording.rows import Slot, StepSource
 from sensorium.recording.runs import ReplayLayout, finish_run
+from sensorium.recording.step_source import StepSource
 
 _MAX_PENDING = 1
 """Frames that may be on their way to the disk while the next one is rendered. A killed process loses them."""
@@ -110,7 +110,7 @@ class ReplaySegment:
     ) -> None:
         self._layout, self._source, self._streams, self._encoders = layout, source, streams, encoders
         self._first, self._is_key, self._progress = first, is_key, progress
-        self._slot = Slot(source.row)
+        self._slot = source.slot()
         self._pending: deque[list[Future[None]]] = deque()
         self._writers: list[ImageWriter] = []
         self._chunk = ChunkWriter(layout.folder / STATE, source.row, first, capacity)
@@ -129,7 +129,7 @@ class ReplaySegment:
         self._source.fill(self._slot, step.number, step.before)
         while len(self._pending) >= _MAX_PENDING:
             self._wait()
-        others = self._source.values()
+        others = self._source.values(self._slot)
         # before the encoders begin: each of its many short writes would wait for them to release the GIL
         self._chunk.write(self._slot.block, [*events, {"values": others}] if others else events)
         self._pending.append(self._encoders.submit(list(zip(self._writers, images, strict=True)), key))

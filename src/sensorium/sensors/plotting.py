@@ -73,9 +73,14 @@ class FigureRow(NamedTuple):
 
 def fields(reading: torch.Tensor | Fields, env: int) -> dict[str, np.ndarray]:
     """Return field name -> values of one env; a plain tensor is the field "value"."""
+    return {name: tensor.numpy(force=True) for name, tensor in field_tensors(reading, env).items()}
+
+
+def field_tensors(reading: torch.Tensor | Fields, env: int) -> dict[str, torch.Tensor]:
+    """Return field name -> values of one env, as views on the device."""
     parts: Mapping[str, torch.Tensor | None]
     parts = {"value": reading} if isinstance(reading, torch.Tensor) else reading._asdict()
-    return {name: tensor[env].numpy(force=True) for name, tensor in parts.items() if tensor is not None}
+    return {name: tensor[env] for name, tensor in parts.items() if tensor is not None}
 
 
 def check_env(sensor: Sensor, env: int) -> None:

@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
+import torch
 
 from sensorium.errors import OptionError
-from sensorium.sensors.plotting import FigureRow, Lines, check_env, draw_rows, fields, over_time
+from sensorium.sensors.plotting import FigureRow, Lines, check_env, draw_rows, field_tensors, over_time
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from sensorium.sensors.base import Sensor
 
+Pair: TypeAlias = tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]
+"""Field name -> values of one env, measured and true."""
+
 
 class Trace:
     """Recorder of the readings of sensors in one env over time.
 
-    Call ``take()`` after every step and ``plot()`` at the end.
+    Call ``take()`` after every step and ``plot()`` at the end. On a GPU ``take()`` does not wait: the values stay on
+    the device until :meth:`values` or :meth:`plot` reads them.
 
     Args:
         *sensors: the sensors.
@@ -42,16 +47,31 @@ class Trace:
         for sensor in sensors:
             check_env(sensor, env)
         self.sensors, self.env = sensors, env
-        self.times: list[float] = []
-        self._taken: list[list[tuple[dict[str, np.ndarray], dict[str, np.ndarray]]]] = [[] for _ in sensors]
+        self._times: list[torch.Tensor] = []
+        self._taken: list[list[Pair]] = [[] for _ in sensors]
 
     def take(self) -> None:
-        """Store the current readings and ground truths."""
-        self.times.append(float(self.sensors[0].group.world.time[self.env]))
+        """Store the current readings and ground truths. Does not wait for a GPU."""
+        self._times.append(self.sensors[0].group.world.time[self.env].clone())
         for sensor, taken in zip(self.sensors, self._taken, strict=True):
             readings = (sensor.read(), sensor.read_ground_truth())
-            measured, truth = ({name: a.copy() for name, a in fields(one, self.env).items()} for one in readings)
+            measured, truth = (
+                {name: values.clone() for name, values in field_tensors(one, self.env).items()} for one in readings
+            )
             taken.append((measured, truth))
+
+    @property
+    def times(self) -> list[float]:
+        """Simulated seconds at each ``take()``."""
+        self._times = [time.cpu() for time in self._times]
+        return [float(time) for time in self._times]
+
+    def _arrays(self, sensor: Sensor) -> list[tuple[dict[str, np.ndarray], dict[str, np.ndarray]]]:
+        """Return field name -> values, measured and true, at each time. From now on they are kept on the host."""
+        number = [one is sensor for one in self.sensors].index(True)
+        taken = [(_on_host(measured), _on_host(truth)) for measured, truth in self._taken[number]]
+        self._taken[number] = taken
+        return [(_as_arrays(measured), _as_arrays(truth)) for measured, truth in taken]
 
     def values(self, sensor: Sensor) -> dict[str, tuple[np.ndarray, np.ndarray]]:
         """Return field name -> (measured, ground truth) of a sensor, each (times, ...).
@@ -61,7 +81,7 @@ class Trace:
         """
         if not any(one is sensor for one in self.sensors):
             raise OptionError(f"{sensor!r} is not traced; traced: {', '.join(one.uuid for one in self.sensors)}")
-        taken = self._taken[[one is sensor for one in self.sensors].index(True)]
+        taken = self._arrays(sensor)
         names = taken[0][0] if taken else ()
         return {name: (np.stack([m[name] for m, _ in taken]), np.stack([t[name] for _, t in taken])) for name in names}
 
@@ -77,7 +97,7 @@ class Trace:
         Raises:
             OptionError: ``take()`` was never called.
         """
-        if not self.times:
+        if not self._times:
             raise OptionError("nothing to plot: call take() after each step")
         rows = [row for sensor in self.sensors for row in self._rows(sensor)]
         return draw_rows(rows, path)
@@ -85,7 +105,7 @@ class Trace:
     def _rows(self, sensor: Sensor) -> list[FigureRow]:
         """Return the rows of a figure that show one sensor."""
         times = np.asarray(self.times)
-        taken = self._taken[[one is sensor for one in self.sensors].index(True)]
+        taken = self._arrays(sensor)
         length = sensor.options.history_length
         newest = [(_newest(measured), _newest(truth)) for measured, truth in taken] if length else taken
         panels = [*sensor._plotted_pictures(*newest[-1])]
@@ -104,6 +124,14 @@ class Trace:
             if np.nan_to_num(values).any():
                 rows.append(FigureRow("", Lines(label, times, values, None, [panel.title])))
         return rows
+
+
+def _on_host(values: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    return {name: each.cpu() for name, each in values.items()}
+
+
+def _as_arrays(values: dict[str, torch.Tensor]) -> dict[str, np.ndarray]:
+    return {name: each.numpy() for name, each in values.items()}
 
 
 def _newest(windows: dict[str, np.ndarray]) -> dict[str, np.ndarray]:

@@ -189,9 +189,19 @@ class WarpWorld(WarpLaunches, WarpState):
         with self._stream():
             body()
 
-    def record(self, body: Callable[[], None]) -> Callable[[], None]:
+    def record(self, body: Callable[[], None], if_any: torch.Tensor | None = None) -> Callable[[], None]:
         """Capture ``body``, which has run once before, and return a function that replays it."""
-        return Graph(body, self.device, self._pool).launch
+        if if_any is None:
+            return Graph(body, self.device, self._pool).launch
+        mask, condition = if_any, torch.zeros(1, dtype=torch.int32, device=self.device)
+        flag = wp.from_torch(condition)
+
+        def run_if_any() -> None:
+            condition.copy_(mask.any())
+            wp.capture_if(flag, body)
+
+        condition.copy_(mask.any())  # loads its kernels
+        return Graph(run_if_any, self.device, self._pool).launch
 
     def record_loop(
         self, before: Callable[[], None], end: Callable[[], None], ended: torch.Tensor, after: Callable[[], None]

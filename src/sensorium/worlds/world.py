@@ -219,8 +219,13 @@ class GpuWorld(World, Protocol):
         """Run ``body`` outside any graph, on the stream that torch currently uses."""
         ...
 
-    def record(self, body: Callable[[], None]) -> Callable[[], None]:
-        """Capture ``body``, which has run once before, and return a function that replays it."""
+    def record(self, body: Callable[[], None], if_any: torch.Tensor | None = None) -> Callable[[], None]:
+        """Capture ``body``, which has run once before, and return a function that replays it.
+
+        Args:
+            body: launches work on the device.
+            if_any: a mask; ``body`` runs only while some of it is True. Default: always.
+        """
         ...
 
     def record_loop(
