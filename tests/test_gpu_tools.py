@@ -1,6 +1,7 @@
 """Plots, snapshots, traces, states, recordings and the viewer of a scene on a GPU."""
 
 import urllib.request
+import warnings
 
 import numpy as np
 import pytest
@@ -108,7 +109,8 @@ def test_recorder_and_trace_do_not_wait_for_the_device(built, tmp_path):
         torch.cuda._sleep(2_000_000_000)  # about a second
         busy.record()
         try:
-            torch.cuda.set_sync_debug_mode("error")
+            with warnings.catch_warnings(action="ignore"):  # torch says that it does not see every kind of waiting
+                torch.cuda.set_sync_debug_mode("error")
             built.step()
             recorder.step()
             trace.take()
