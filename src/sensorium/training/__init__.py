@@ -5,6 +5,7 @@ from sensorium.training.options import EntityOptions, TrainOptions
 from sensorium.training.play import play, watch
 from sensorium.training.policy_file import export_policy
 from sensorium.training.ppo import PPOTrainer, train_ppo
+from sensorium.training.ppo_brain import PPOBrain
 from sensorium.training.ppo_evaluation import evaluate_ppo, load_policy
 from sensorium.training.ppo_options import PPOOptions
 from sensorium.training.ppo_recipes import PPO_RECIPES, ppo_recipe
@@ -18,6 +19,7 @@ __all__ = [
     "EntityOptions",
     "Evaluation",
     "Evaluator",
+    "PPOBrain",
     "PPOOptions",
     "PPOTrainer",
     "Progress",

@@ -36,7 +36,7 @@ class Teacher(torch.nn.Module):
         n_actions: number of actions.
 
     Raises:
-        OptionError: the teacher is of another task, sees images or a history, or has a memory.
+        OptionError: the teacher is of another task, sees images or a history, has a memory, or is an entity's policy.
         DatasetError: the folder holds no policy for the robot's readings and actions.
     """
 
@@ -52,9 +52,11 @@ class Teacher(torch.nn.Module):
             ("history", config.history, 1),
             ("observe_cameras", config.observe_cameras, ()),
             ("network", options.network, "mlp"),
+            ("entity", options.entity, None),
         ):
             if value != plain:
-                raise OptionError(f"teacher: {folder} was trained with {name}={value!r}, which a teacher cannot have")
+                what = name if name == "entity" else f"{name}={value!r}"
+                raise OptionError(f"teacher: {folder} was trained with {what}, which a teacher cannot have")
         self._observations = Observations(task.robot, config.observe, config.ground_truth, task.observe, dict)
         self._actor = load_actor(options, brain_folder(folder, "best"), self._observed(), n_actions)
 

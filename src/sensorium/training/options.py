@@ -27,7 +27,8 @@ from sensorium.tasks.tensor import TensorTask
 from sensorium.training.robot_files import loaded_name, stored_name
 
 CONFIG = "config.json"
-_FORMAT = "sensorium-training"
+_FORMAT, PPO_FORMAT = "sensorium-training", "sensorium-training-ppo"
+"""Formats in the options of a training by SAC, and of one by PPO."""
 _LEARNING_METHODS = ("decide_batch", "observe", "learn", "save", "restore")
 
 
@@ -214,6 +215,11 @@ class TrainOptions(Options):
             raise DatasetError(f"{folder} holds no training: {CONFIG} is missing{hint}")
         try:
             config = load_json(path.read_bytes())
+            if config["format"] == PPO_FORMAT:
+                raise DatasetError(
+                    f"{folder} holds a training by PPO: use evaluate_ppo() or load_policy(), or PPOBrain as the brain "
+                    "of an entity"
+                )
             if config.pop("format") != _FORMAT or config.pop("version") != 1:
                 raise DatasetError(f"{path} is not a training that this version can read")
             config.pop("sensorium")

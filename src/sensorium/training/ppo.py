@@ -168,7 +168,7 @@ class PPOTrainer:
         self._log.add(self.steps, {"evaluation/return": result.mean, **scalars})
         if self.best is None or result.mean > self.best.mean:
             self.best = result
-            ppo_policy.save_actor(self.algorithm.get_policy(), self.folder / "best")
+            self._save_actor("best")
         self._begin_episodes()
         return result
 
@@ -176,8 +176,12 @@ class PPOTrainer:
 
     def _save(self) -> None:
         checkpoints.save(self.folder / "checkpoints", self.steps, self._write)
-        ppo_policy.save_actor(self.algorithm.get_policy(), self.folder / "last")
+        self._save_actor("last")
         self._begin_episodes()
+
+    def _save_actor(self, name: str) -> None:
+        actor = self.algorithm.get_policy()
+        ppo_policy.save_actor(actor, self.folder / name, self.task.actor_parts, self.env.num_actions)
 
     def _write(self, folder: Path) -> None:
         from safetensors.torch import save

@@ -16,10 +16,9 @@ from sensorium.json_files import load_json
 from sensorium.options import Options
 from sensorium.tasks.catalogue import TENSOR_TASKS
 from sensorium.tasks.tensor import TensorTask, TensorTaskConfig
-from sensorium.training.options import CONFIG
+from sensorium.training.options import CONFIG, PPO_FORMAT, EntityOptions
 from sensorium.training.robot_files import loaded_name, stored_name, whole_rig
 
-_FORMAT = "sensorium-training-ppo"
 _FIXED = ("n_envs", "seed", "device")
 
 
@@ -33,6 +32,9 @@ class PPOOptions(Options):
     """Name of a tensor task."""
     task_options: dict[str, Any] = {}
     """Options of the task except ``n_envs``, ``seed`` and ``device``."""
+    entity: EntityOptions | None = None
+    """A trainable entity that acts instead of the robot of the task. The actor observes its sensors, and what the task
+    itself observes, such as a command; its privileged sensors are the critic's. Default: the robot and its rig."""
     device: str = "cpu"
     """Device of the physics and of the networks: "cpu", "cuda", "cuda:1"."""
     n_envs: int = Field(default=256, ge=1)
@@ -91,10 +93,12 @@ class PPOOptions(Options):
     @property
     def robot(self) -> object:
         """Name of the robot, or a model file; None for the default of the task."""
-        return self.task_options.get("robot")
+        return self.task_options.get("robot") if self.entity is None else self.entity.robot
 
     def with_robot(self, robot: str) -> Self:
         """Return a copy with another robot."""
+        if self.entity is not None:
+            return self.model_copy(update={"entity": self.entity.model_copy(update={"robot": robot})})
         return self.model_copy(update={"task_options": {**self.task_options, "robot": robot}})
 
     def make_config(self) -> TensorTaskConfig:
@@ -130,9 +134,11 @@ class PPOOptions(Options):
             n_envs=self.n_envs if n_envs is None else n_envs,
             seed=self.seed if seed is None else seed,
             device=self.device if device is None else device,
+            entity=None if self.entity is None else self.entity.make(),
             **self.task_options,
         )
         assert isinstance(made, TensorTask)
+        made.keep_final = False  # PPO does not use the last observations of episodes
         return made
 
     @checked
@@ -142,8 +148,11 @@ class PPOOptions(Options):
         Raises:
             DatasetError: the file cannot be written.
         """
-        config = {"format": _FORMAT, "version": 1, "sensorium": __version__, **self.model_dump(mode="json")}
-        if self.robot is not None:
+        config = {"format": PPO_FORMAT, "version": 1, "sensorium": __version__, **self.model_dump(mode="json")}
+        if self.entity is not None:
+            config["entity"]["sensors"] = self.entity.sensors.model_dump(mode="json", exclude_unset=True)
+            config["entity"]["robot"] = stored_name(self.robot, Path(folder))
+        elif self.robot is not None:
             config["task_options"]["robot"] = stored_name(self.robot, Path(folder))
         write_whole(Path(folder) / CONFIG, json.dumps(config, indent=2).encode() + b"\n")
 
@@ -158,11 +167,12 @@ class PPOOptions(Options):
         folder = Path(folder)
         try:
             config = load_json((folder / CONFIG).read_bytes())
-            if config.pop("format") != _FORMAT or config.pop("version") != 1:
+            if config.pop("format") != PPO_FORMAT or config.pop("version") != 1:
                 raise DatasetError(f"{folder / CONFIG} is not a training by PPO that this version can read")
             config.pop("sensorium")
-            if "robot" in config.get("task_options", {}):
-                config["task_options"]["robot"] = loaded_name(config["task_options"]["robot"], folder)
+            for owner in (config.get("task_options"), config.get("entity")):
+                if owner and "robot" in owner:
+                    owner["robot"] = loaded_name(owner["robot"], folder)
             return cls(**config)
         except (FileNotFoundError, NotADirectoryError):
             raise DatasetError(f"{folder} holds no training: {CONFIG} is missing") from None
@@ -175,6 +185,6 @@ class PPOOptions(Options):
 def is_ppo(folder: Path) -> bool:
     """Return whether a folder holds a training by PPO."""
     try:
-        return bool(load_json((folder / CONFIG).read_bytes())["format"] == _FORMAT)
+        return bool(load_json((folder / CONFIG).read_bytes())["format"] == PPO_FORMAT)
     except (OSError, ValueError, KeyError, TypeError):
         return False

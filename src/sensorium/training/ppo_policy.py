@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from rsl_rl.models import MLPModel
     from tensordict import TensorDict
 
+    from sensorium.tasks.tensor.observations import ObservationPart
     from sensorium.training.ppo_options import PPOOptions
 
 _FORMAT = "sensorium-ppo-policy"
@@ -81,15 +82,23 @@ def make_ppo(options: PPOOptions, observation: TensorDict, n_actions: int) -> PP
     )
 
 
-def save_actor(actor: MLPModel, folder: Path) -> None:
-    """Write ``policy.safetensors`` and ``policy.json``."""
+def save_actor(actor: MLPModel, folder: Path, parts: Sequence[ObservationPart], n_actions: int) -> None:
+    """Write ``policy.safetensors`` and ``policy.json``.
+
+    Args:
+        actor: the network.
+        folder: where to write them.
+        parts: what the actor observes, in the order of its columns.
+        n_actions: number of actions.
+    """
     from safetensors.torch import save
 
     with explain_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
     tensors = {name: value.detach().cpu().contiguous() for name, value in actor.state_dict().items()}
     write_whole(folder / "policy.safetensors", save(tensors))
-    header = {"format": _FORMAT, "version": 1, "observations": actor.obs_dim}
+    inputs = {f"{part.uuid}.{part.part}".rstrip("."): list(part.shape) for part in parts}
+    header = {"format": _FORMAT, "version": 1, "observations": actor.obs_dim, "inputs": inputs, "actions": n_actions}
     write_whole(folder / "policy.json", json.dumps(header, indent=1).encode())
 
 
