@@ -3,9 +3,10 @@
 .venv/bin/python benchmarks/walk_imperfections.py train --out runs/walk_imperfections [--device cuda] [--envs 4096]
 .venv/bin/python benchmarks/walk_imperfections.py evaluate --out runs/walk_imperfections [--picture out/tracking.png]
 
-``train`` makes two trainings per seed: on ground truth, and with all imperfections. ``evaluate`` runs the policies on
-the CPU with ground truth, with each imperfection alone, and with all of them. It prints the tracking (1 is perfect) and
-how many of the episodes of 20 s end with a fall. Episodes have pushes and changing commands, as in the training.
+``train`` makes eight trainings per seed: on ground truth, with all imperfections, and with each one alone. ``evaluate``
+runs the first two policies on the CPU with ground truth, with each imperfection alone, and with all of them. Each of the
+other six is run with its own imperfection and with ground truth. It prints the tracking (1 is perfect) and how many of
+the episodes of 20 s end with a fall. Episodes have pushes and changing commands, as in the training.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ from sensorium.training.ppo import train_ppo
 from sensorium.training.ppo_evaluation import evaluate_ppo
 from sensorium.training.ppo_options import PPOOptions
 
-KINDS = {"truth": "ground truth", "imperfect": "all imperfections"}
-"""Name in files -> what a policy was trained with."""
+BOTH = {"truth": "ground truth", "imperfect": "all imperfections"}
+"""Name in files -> what a policy was trained with, of those that are evaluated with every imperfection."""
 SENSORS = {"imu": "IMU", "attitude": "Attitude", "joints": "JointEncoder"}
 ALONE: dict[str, dict[str, dict[str, float]]] = {
     "noise": {
@@ -55,6 +56,8 @@ ALONE: dict[str, dict[str, dict[str, float]]] = {
 ALL = ("noise", "bias", "jitter", "rate", "quantisation")
 """Imperfections that act together; jitter has a delay of its own."""
 PERFECT = "ground truth"
+KINDS = (*BOTH, *ALONE)
+"""What policies are trained with, as in the names of their folders."""
 
 
 def rig(*imperfections: str) -> dict[str, Any]:
@@ -80,62 +83,76 @@ def options_of(kind: str, seed: int, arguments: argparse.Namespace) -> PPOOption
         stagger=True,
         evaluate_every=arguments.steps,
         checkpoint_every=arguments.steps,
-        task_options={"rig": rig(*ALL), "ground_truth": kind == "truth"},
+        task_options={"rig": rig(kind) if kind in ALONE else rig(*ALL), "ground_truth": kind == "truth"},
     )
 
 
-def evaluate(arguments: argparse.Namespace) -> dict[str, dict[str, list[tuple[float, float]]]]:
-    """Return for each kind of training and each condition the tracking and the fraction of falls of every seed."""
+Result = dict[str, dict[str, list[tuple[float, float]]]]
+"""Kind of training -> condition -> tracking and fraction of falls of every seed."""
+
+
+def evaluate(arguments: argparse.Namespace) -> Result:
+    """Evaluate all policies of the kinds that were asked for."""
     conditions = {PERFECT: rig(), **{name: rig(name) for name in ALONE}, "all": rig(*ALL)}
-    found: dict[str, dict[str, list[tuple[float, float]]]] = {kind: {name: [] for name in conditions} for kind in KINDS}
-    for kind in KINDS:
+    found: Result = {}
+    for kind in arguments.kinds:
+        found[kind] = {name: [] for name in (conditions if kind in BOTH else (PERFECT, kind))}
         for seed in arguments.seeds:
-            for name, sensors in conditions.items():
+            for name, results in found[kind].items():
                 result = evaluate_ppo(
                     arguments.out / f"{kind}_{seed}",
                     episodes=arguments.episodes,
                     which="last",
                     device="cpu",
-                    rig=sensors,
+                    rig=conditions[name],
                     ground_truth=False,
                 )
                 value = result.metrics["tracking"], 1.0 - result.success
-                found[kind][name].append(value)
+                results.append(value)
                 Console().print(
                     f"{kind} {seed}, {name}: tracking {value[0]:.3f}, falls {value[1]:.1%}", highlight=False
                 )
     return found
 
 
-def print_table(found: dict[str, dict[str, list[tuple[float, float]]]]) -> None:
+def print_table(found: Result) -> None:
     """Print means over the seeds, with the lowest and the highest."""
-    table = Table("evaluated with", *(f"trained with {what}" for what in KINDS.values()))
-    for name in next(iter(found.values())):
-        cells = []
-        for kind in KINDS:
-            tracking, falls = zip(*found[kind][name], strict=True)
-            low, high, mean = min(tracking), max(tracking), statistics.mean(tracking)
-            cells.append(f"{mean:.3f} ({low:.3f} to {high:.3f}), falls {statistics.mean(falls):.0%}")
+    kinds = [kind for kind in BOTH if kind in found]
+    table = Table("evaluated with", *(f"trained with {BOTH[kind]}" for kind in kinds), "with it alone", "… on truth")
+    for name in (PERFECT, *ALONE, "all"):
+        cells = [_cell(found[kind][name]) for kind in kinds]
+        cells += [_cell(found[name][condition]) if name in found else "" for condition in (name, PERFECT)]
         table.add_row(name, *cells)
-    Console(width=140).print(table)
+    Console(width=160).print(table)
 
 
-def draw(found: dict[str, dict[str, list[tuple[float, float]]]], path: Path) -> None:
+def _cell(values: list[tuple[float, float]]) -> str:
+    tracking, falls = zip(*values, strict=True)
+    low, high, mean = min(tracking), max(tracking), statistics.mean(tracking)
+    return f"{mean:.3f} ({low:.3f} to {high:.3f}), falls {statistics.mean(falls):.0%}"
+
+
+def draw(found: Result, path: Path) -> None:
     """Draw the tracking: one bar per training and condition, one dot per seed."""
     figure, axes = plt.subplots(figsize=(9.0, 3.8), layout="constrained")
-    names = list(next(iter(found.values())))
-    colors = {"truth": "#b9553a", "imperfect": "#2f6f8f"}
-    for place, (kind, what) in enumerate(KINDS.items()):
-        x = np.arange(len(names)) + (place - 0.5) * 0.38
-        seeds = np.array([[tracking for tracking, _ in found[kind][name]] for name in names])
-        axes.bar(x, seeds.mean(axis=1), 0.35, color=colors[kind], label=f"trained with {what}")
-        axes.plot(x, seeds, "o", color="black", markersize=3, alpha=0.6)
+    names = [PERFECT, *ALONE, "all"]
+    trainings = {
+        **{f"trained with {what}": [found[kind][name] for name in names] for kind, what in BOTH.items()},
+        "trained with it alone": [found[name][name] if name in found else [] for name in names],
+    }
+    colors = ("#b9553a", "#2f6f8f", "#8fae5d")
+    for place, (label, results) in enumerate(trainings.items()):
+        x = np.arange(len(names)) + (place - 1) * 0.27
+        here = [number for number, values in enumerate(results) if values]
+        seeds = np.array([[tracking for tracking, _ in results[number]] for number in here])
+        axes.bar(x[here], seeds.mean(axis=1), 0.25, color=colors[place], label=label)
+        axes.plot(x[here], seeds, "o", color="black", markersize=3, alpha=0.6)
     axes.set_xticks(range(len(names)), names)
     axes.set_xlabel("evaluated with")
     axes.set_ylabel("tracking (1 is perfect)")
     axes.set_ylim(0, 1)
     axes.set_title("Walking with one imperfection at a time; dots are seeds")
-    axes.legend(frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.18), ncols=2)
+    axes.legend(frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.18), ncols=3)
     axes.spines[["top", "right"]].set_visible(False)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=130)
@@ -147,7 +164,7 @@ def main() -> None:
     parser.add_argument("command", choices=("train", "evaluate"))
     parser.add_argument("--out", type=Path, required=True, help="folder of the trainings")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2], help="seeds of the trainings")
-    parser.add_argument("--kinds", nargs="+", choices=list(KINDS), default=list(KINDS), help="what to train with")
+    parser.add_argument("--kinds", nargs="+", choices=KINDS, default=KINDS, help="kinds of trainings")
     parser.add_argument("--device", default="cuda", help="device of the trainings")
     parser.add_argument("--envs", type=int, default=4096, help="envs of the trainings")
     parser.add_argument("--steps", type=int, default=25_000_000, help="steps of each training")
