@@ -3,10 +3,11 @@
 .venv/bin/python benchmarks/walk_imperfections.py train --out runs/walk_imperfections [--device cuda] [--envs 4096]
 .venv/bin/python benchmarks/walk_imperfections.py evaluate --out runs/walk_imperfections [--picture out/tracking.png]
 
-``train`` makes eight trainings per seed: on ground truth, with all imperfections, and with each one alone. ``evaluate``
-runs the first two policies on the CPU with ground truth, with each imperfection alone, and with all of them. Each of the
-other six is run with its own imperfection and with ground truth. It prints the tracking (1 is perfect) and how many of
-the episodes of 20 s end with a fall. Episodes have pushes and changing commands, as in the training.
+``train`` makes eight trainings per seed: on ground truth, with all imperfections, and with each one alone.
+``evaluate`` runs the first two policies on the CPU with ground truth, with each imperfection alone, and with all of
+them. Each of the other six is run with its own imperfection and with ground truth. It prints the tracking (1 is
+perfect) and how many of the episodes of 20 s end with a fall. Episodes have pushes and changing commands, as in the
+training.
 """
 
 from __future__ import annotations

@@ -159,6 +159,17 @@ def test_the_curriculum_eases_a_delay_with_its_jitter():
         ({"imu.stuck": (0, 1)}, sn.OptionError, "IMU.stuck cannot be bound; these can: rate, delay.*gyro_noise"),
         ({"imu.delay": (0, 1)}, sn.OptionError, r"jitter of 'imu', up to 0.015 s, must be <= its delay, from 0 s"),
         ({"imu.rate": (0, 50)}, sn.OptionError, r"the rate of 'imu' must be > 0, got \(0.0, 50.0\)"),
+        (
+            {"imu.rate": (50, 400)},
+            sn.OptionError,
+            r"^randomize_sensors: the rate of 'imu' must be <= 200 Hz, the rate of the physics, got \(50\.0, 400\.0\): "
+            "lower it, or raise substeps of the task",
+        ),
+        (
+            {"height_scan.noise": (0, 1)},
+            sn.errors.NameNotFoundError,
+            "there is no sensor 'height_scan'; there are 'imu'",
+        ),
         ({"imu.gyro_bias": (1, 0)}, sn.OptionError, "low <= high"),
     ],
 )
@@ -225,3 +236,47 @@ def test_a_jitter_is_accepted_with_the_delay_of_its_range():
     drawn = task.observation()["privileged/sensor_parameters"]
     assert (drawn[:, 0] < 0.03).all()
     assert (drawn[:, 1] >= 0.03).all()
+
+
+ROUGH = {"terrain": "rough", "ground": {"size": 12.0}, "observe_heights": True}
+
+
+def test_the_height_scan_of_a_task_is_randomised():
+    ranges = {"height_scan.noise": (0.01, 0.3), "height_scan.delay": (0.02, 0.08), "height_scan.rate": (20.0, 50.0)}
+    task = walk(32, randomize_sensors=ranges, **ROUGH)
+    drawn = task.observation()["privileged/sensor_parameters"].double()
+    scan = task.scene.sensors["height_scan"]
+    rays = scan.read().distances[0].numel()
+    assert drawn.shape == (32, rays + 2)
+    errors, ages = [], []
+    for _ in range(40):
+        task.step(torch.zeros(32, 12))
+        errors.append((scan.read().distances - scan.read_ground_truth().distances).reshape(32, rays))
+        ages.append(scan.age().flatten())
+    spread = torch.stack(errors).std(dim=0).double()  # also the change of the height in the delay
+    assert torch.corrcoef(torch.stack((spread.flatten(), drawn[:, :rays].flatten())))[0, 1] > 0.8
+    oldest = torch.stack(ages)[10:].amax(dim=0)
+    assert (oldest >= drawn[:, rays] - 1e-6).all()
+    assert (oldest <= drawn[:, rays] + 1 / drawn[:, rays + 1] + 0.04).all()
+
+
+class Ranged(sn.tasks.tensor.Walk):
+    """A walk with a sensor of the task itself."""
+
+    def add_sensors(self, scene):
+        super().add_sensors(scene)
+        self.clock = scene.add_sensor(sn.Clock(uuid="clock", delay=0.02))
+
+    def observe(self):
+        return {**super().observe(), "clock": self.clock.read()}
+
+
+def test_a_sensor_of_an_own_task_is_randomised():
+    config = {"n_envs": 3, "observe": ("imu",)}
+    task = Ranged(sn.tasks.tensor.WalkConfig(**config, randomize_sensors={"clock.dropout": (0.2, 0.9)}))
+    task.reset()
+    dropout = task.scene.sensors["clock"].bind("dropout")
+    assert torch.equal(dropout, task.observation()["privileged/sensor_parameters"].double())
+    assert (dropout >= 0.2).all()
+    with pytest.raises(sn.OptionError, match=r"randomize_sensors: 'clock': .*construct the sensor with max_delay"):
+        Ranged(sn.tasks.tensor.WalkConfig(**config, randomize_sensors={"clock.delay": (0.02, 0.1)}))

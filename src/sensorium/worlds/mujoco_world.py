@@ -135,6 +135,8 @@ class MujocoWorld:
                 # a field bound between calls is zero until the next call; these stages do not change the physics state
                 self._unreported |= self._make_current(self._not_failed)
                 if field in current_stage.ACCELERATION_FIELDS:
+                    if self.n_envs > 1:  # these stages do not compute it: each thread has that of the env it ran last
+                        array[...] = 0
                     self._kept.append((array, array.copy()))
         return torch.from_numpy(array)
 

@@ -203,13 +203,16 @@ class Scene(Appearance):
 
     def _check_memory(self, model: mujoco.MjModel, n_envs: int) -> None:
         """Raise OptionError if the states of all envs do not fit into memory; it says how many fit with sensors."""
-        states = bytes_per_env(model)
+        states, sensors = bytes_per_env(model), self.sensor_bytes()
         try:
             check_memory("n_envs", n_envs, "the states of all envs", states)
         except OptionError:
-            sensors = 0 if self._sensing is None else self._sensing.bytes_per_env()
             check_memory("n_envs", n_envs, "the states and sensors of all envs", states + sensors)
             raise
+
+    def sensor_bytes(self) -> int:
+        """Return the bytes that the sensors of one env take."""
+        return 0 if self._sensing is None else self._sensing.bytes_per_env()
 
     def set_environment(self, number: int | Sequence[int] | np.ndarray, envs: Envs = None) -> None:
         """Choose which of the scene's environment maps some envs show. The next read of a camera shows it.

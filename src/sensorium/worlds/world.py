@@ -75,7 +75,11 @@ class World(Protocol):
         ...
 
     def bind(self, field: str) -> torch.Tensor:
-        """Return a live (B, ...) tensor of an MjData field."""
+        """Return a live (B, ...) tensor of an MjData field.
+
+        Bind forces and accelerations, such as "actuator_force" and "qacc", before the step whose values you need: on
+        the CPU those of several envs are 0 until the next step.
+        """
         ...
 
     def expand(self, field: str) -> torch.Tensor:

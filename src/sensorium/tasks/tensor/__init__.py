@@ -6,6 +6,7 @@ from sensorium.tasks.tensor.episode_draws import EpisodeDraws
 from sensorium.tasks.tensor.episode_log import EpisodeLog
 from sensorium.tasks.tensor.hooks import InputDescription
 from sensorium.tasks.tensor.lift import Lift, LiftConfig, LiftRewards
+from sensorium.tasks.tensor.model_randomization import ModelRandomization
 from sensorium.tasks.tensor.reach import TensorReach, TensorReachConfig
 from sensorium.tasks.tensor.task import TensorTask
 from sensorium.tasks.tensor.walk import Walk, WalkConfig, WalkRewards
@@ -19,6 +20,7 @@ __all__ = [
     "Lift",
     "LiftConfig",
     "LiftRewards",
+    "ModelRandomization",
     "RoughGround",
     "TensorBalance",
     "TensorBalanceConfig",

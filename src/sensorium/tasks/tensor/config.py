@@ -3,32 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Self, TypeAlias
+from typing import Self
 
-from pydantic import AfterValidator, Field, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from sensorium.errors import did_you_mean, shorten
 from sensorium.options import Options
 from sensorium.robots import SensorRig
 from sensorium.tasks.task_camera import TaskCamera
-
-
-def _in_order(value: tuple[float, float]) -> tuple[float, float]:
-    if value[0] > value[1]:
-        raise ValueError("must be (low, high) with low <= high")
-    return value
-
-
-def _not_negative(value: tuple[float, float]) -> tuple[float, float]:
-    if value[0] < 0:
-        raise ValueError("must be (low, high) with low >= 0")
-    return value
-
-
-Range: TypeAlias = Annotated[tuple[float, float], AfterValidator(_in_order)]
-"""A range (low, high) as an option."""
-FactorRange: TypeAlias = Annotated[Range, AfterValidator(_not_negative)]
-"""A range of factors, which are not negative."""
+from sensorium.tasks.tensor.model_randomization import ModelRandomization
 
 
 class TensorTaskConfig(Options):
@@ -56,6 +39,8 @@ class TensorTaskConfig(Options):
     observe: tuple[str, ...] = ("*",)
     """Patterns of the robot's readings that the policy observes: ``"imu"``, ``"imu/ang_vel"``, ``"joints/*"``.
     Cameras of the robot are excluded; see ``observe_cameras``."""
+    randomize: ModelRandomization = ModelRandomization()
+    """What differs between episodes in the model: masses, friction and motors."""
     randomize_sensors: dict[str, tuple[float, float]] = {}
     """Ranges of parameters of the robot's sensors, drawn at the start of each episode. Noise, bias, resolution and
     deadband are drawn for each axis: ``{"imu.gyro_bias": (-0.05, 0.05), "joints.noise": (0.0, 0.02)}``. Delay and

@@ -9,12 +9,12 @@ import numpy as np
 import torch
 
 from sensorium.errors import NameNotFoundError, OptionError, did_you_mean, shorten
-from sensorium.robots import Robot
+from sensorium.sensors import Sensor
 from sensorium.tasks.tensor.hooks import TensorHooks
 
 
 class SensorRandomizer:
-    """Draws parameters of a robot's sensors at the start of each episode, one value for each axis.
+    """Draws parameters of sensors of the robot and of the task at the start of each episode, one value for each axis.
 
     The values are multiplied by the difficulty of the env, except rates. A delay whose jitter is not drawn grows from
     that jitter instead of 0, since a delay must be at least the jitter.
@@ -23,26 +23,27 @@ class SensorRandomizer:
         task: the task, in a built scene; see ``TensorTaskConfig.randomize_sensors``.
 
     Raises:
-        NameNotFoundError: the robot has no such sensor.
+        NameNotFoundError: neither the robot nor the scene has such a sensor.
         OptionError: a key is not SENSOR.PARAMETER, an option cannot differ per env at each reset, or a range is out of
             order, or has an end that the sensor does not accept.
     """
 
     def __init__(self, task: TensorHooks[Any]) -> None:
-        self._task, robot, ranges = task, task.robot, task.config.randomize_sensors
+        self._task, ranges = task, task.config.randomize_sensors
         self._bound: list[tuple[torch.Tensor, slice]] = []
         easiest: list[float] = []
         eased: list[float] = []
         low: list[float] = []
         high: list[float] = []
-        _check_ranges(robot, ranges)
+        sensors = _sensors(task)
+        _check_ranges(sensors, ranges)
         for key, (smallest, largest) in ranges.items():
             uuid, _, option = key.partition(".")
-            values = robot.rig[uuid].bind(option)
+            values = sensors[uuid].bind(option)
             columns = slice(len(low), len(low) + values.shape[1])
             self._bound.append((values, columns))
             keeps_jitter = option == "delay" and f"{uuid}.jitter" not in ranges
-            easiest += [_rounded_up(robot.rig[uuid].options.jitter) if keeps_jitter else 0.0] * values.shape[1]
+            easiest += [_rounded_up(sensors[uuid].options.jitter) if keeps_jitter else 0.0] * values.shape[1]
             eased += [float(option != "rate")] * values.shape[1]
             low += [smallest] * values.shape[1]
             high += [largest] * values.shape[1]
@@ -75,22 +76,29 @@ def _rounded_up(value: float) -> float:
     return float(near if float(near) >= value else np.nextafter(near, np.float32(np.inf)))
 
 
-def _check_ranges(robot: Robot, ranges: Mapping[str, tuple[float, float]]) -> None:
+def _sensors(task: TensorHooks[Any]) -> dict[str, Sensor[Any]]:
+    """Return the sensors whose parameters can be drawn: those of the robot by name, and others of the scene by uuid."""
+    own = {name: task.robot.rig[name] for name in task.robot.rig.names}
+    others = {uuid: each for uuid, each in task.scene.sensors.items() if each not in own.values()}
+    return {name: each for name, each in (others | own).items() if isinstance(each, Sensor)}
+
+
+def _check_ranges(sensors: Mapping[str, Sensor[Any]], ranges: Mapping[str, tuple[float, float]]) -> None:
     """Raise an error that names ``randomize_sensors`` if a range cannot be used."""
-    ends: dict[str, list[dict[str, float]]] = {}
+    ends: dict[str, list[dict[str, Any]]] = {}
     for key, (low, high) in ranges.items():
         uuid, _, option = key.partition(".")
         if not uuid or not option:
             raise OptionError(f"randomize_sensors: keys are SENSOR.PARAMETER, such as 'imu.gyro_bias'; got {key!r}")
-        if uuid not in robot.rig.names:
-            hint = did_you_mean(uuid, robot.rig.names) or f"; {robot.name!r} has {shorten(robot.rig.names)}"
+        if uuid not in sensors:
+            hint = did_you_mean(uuid, sensors) or f"; there are {shorten(sensors)}"
             raise NameNotFoundError(f"randomize_sensors: there is no sensor {uuid!r}{hint}")
         if low > high:
             raise OptionError(f"randomize_sensors: {key!r} must be (low, high) with low <= high, got {ranges[key]}")
         lows, highs = ends.setdefault(uuid, [{}, {}])
         lows[option], highs[option] = low, high
     for uuid, both in ends.items():
-        sensor = robot.rig[uuid]
+        sensor = sensors[uuid]
         try:
             for option in both[0]:
                 sensor.bind(option)

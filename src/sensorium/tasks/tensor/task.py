@@ -21,10 +21,12 @@ from sensorium.tasks.tensor.episode_draws import EpisodeDraws, checked_numbers
 from sensorium.tasks.tensor.episode_log import EpisodeLog
 from sensorium.tasks.tensor.hook_results import HookResults
 from sensorium.tasks.tensor.hooks import ConfigT, InputDescription
+from sensorium.tasks.tensor.memory import check_observations
+from sensorium.tasks.tensor.model_randomization import inertia_options
 from sensorium.tasks.tensor.observations import ObservationPart, Observations, Tensors, space_of
 from sensorium.tasks.tensor.outputs import Outputs
-from sensorium.tasks.tensor.robot_forms import reserve_timing
-from sensorium.tasks.tensor.sensor_randomization import SensorRandomizer
+from sensorium.tasks.tensor.randomizers import Randomizers
+from sensorium.tasks.tensor.sensor_timing import reserve_timing
 from sensorium.tasks.tensor.views import TensorViews
 from sensorium.worlds import Loop, Scene, run_on_device
 
@@ -67,14 +69,14 @@ class TensorTask(TensorViews[ConfigT]):
     @checked
     def __init__(self, config: ConfigT, robot: Robot | None = None, entity: EntityLike | None = None) -> None:
         self.config, self.n_envs = config, config.n_envs
-        options = checked_scene_options(self, "scene_options", self.scene_options())
+        options = inertia_options(config.randomize) | checked_scene_options(self, "scene_options", self.scene_options())
         self.scene = scene = Scene(dt=config.dt, substeps=config.substeps, **options)
         # without shadows: their map is centred on the origin, and robots walk away from it
         scene.add_light("directional", direction=(-0.3, 0.2, -1.0), shadow=False)
         self.add_scene(scene)
         pose: dict[str, Any] = {} if config.keyframe is None else {"keyframe": config.keyframe}
         body = make(config.robot, rig=config.rig, **pose) if robot is None else type(robot)(robot.options)
-        body = reserve_timing(checked_robot(self, "place_robot", self.place_robot(body)), config.randomize_sensors)
+        body = reserve_timing(checked_robot(self, "place_robot", self.place_robot(body)), config)
         self.robot = scene.add_robot(body, name=task_cameras.ROBOT)
         self._entity_sensors = None if entity is None else entity.sensors
         self.add_sensors(scene)
@@ -82,8 +84,10 @@ class TensorTask(TensorViews[ConfigT]):
         room = {} if config.device.startswith("cpu") else {"nconmax": config.nconmax, "njmax": config.njmax}
         scene.build(n_envs=config.n_envs, device=config.device, seed=config.seed, threads=config.threads, **room)
         self.device = scene.world.device
+        check_observations(scene, config.history)
         self._allocate()
         self.on_build()
+        self._randomizers = Randomizers(self)
         limits = self._results.check_limits(self.action_limits())
         self.single_action_space = spaces.Box(*limits.numpy().T, dtype=np.float32)
         self.action, self.last_action = torch.zeros(2, self.n_envs, len(limits), device=self.device)
@@ -105,7 +109,6 @@ class TensorTask(TensorViews[ConfigT]):
 
     def _prepare(self) -> None:
         """Call the hooks that are captured later, which must have run once."""
-        self._sensor_randomizer = SensorRandomizer(self)
         self._start(torch.zeros_like(self.terminated))
         observe = self.config.observe, self.config.ground_truth, self._observe_own, self._observe_privileged
         default_of = "" if "observe" in self.config.model_fields_set else self.name
@@ -118,13 +121,13 @@ class TensorTask(TensorViews[ConfigT]):
 
     def _observe_privileged(self) -> dict[str, torch.Tensor]:
         own = self._results.check("observe_privileged", self.observe_privileged(), per_env=False)
-        return {**own, **self._sensor_randomizer.observe()}
+        return self._randomizers.with_values(own)
 
     def _allocate(self) -> None:
-        self.terminated, self.truncated, self._ended = torch.zeros(3, self.n_envs, dtype=torch.bool, device=self.device)
+        flags = torch.zeros(5, self.n_envs, dtype=torch.bool, device=self.device)
+        self.terminated, self.truncated, self.failed, self.diverged, self._ended = flags
         self.step_count, self.episode = torch.zeros(2, self.n_envs, dtype=torch.int64, device=self.device)
         self.episode.fill_(-1)
-        self.failed, self.diverged = torch.zeros_like(self.terminated), torch.zeros_like(self.terminated)
         self._begins_anew = torch.ones((), dtype=torch.bool, device=self.device)
         self.difficulty = torch.full((self.n_envs,), 0.0 if self.config.curriculum else 1.0, device=self.device)
         self.reward = torch.zeros(self.n_envs, device=self.device)
@@ -264,7 +267,7 @@ class TensorTask(TensorViews[ConfigT]):
         self.episode.add_(mask)
         self.step_count.masked_fill_(mask, 0)
         self.last_action.masked_fill_(mask[:, None], 0.0)
-        self._sensor_randomizer.begin_episodes(mask)
+        self._randomizers.begin_episodes(mask)
         self.begin_episodes(mask)
 
     def _judge(self) -> None:
@@ -279,7 +282,7 @@ class TensorTask(TensorViews[ConfigT]):
         terms = self._results.check("rewards", self.rewards())
         total = torch.stack(list(terms.values())).sum(dim=0)
         self.reward.copy_(torch.where(diverged, 0.0, total))
-        self.terminated.copy_(self.failed & ~diverged)
+        torch.logical_and(self.failed, ~diverged, out=self.terminated)
         self.truncated.copy_(~self.terminated & (diverged | (self.step_count >= self.config.max_steps)))
         torch.logical_or(self.terminated, self.truncated, out=self._ended)
         torch.logical_and(self._ended, self._begins_anew, out=self._fresh)
@@ -315,10 +318,7 @@ class TensorTask(TensorViews[ConfigT]):
         self._frames.copy_(torch.where(self._fresh[:, None, None], frame, self._frames))
 
     def _update_final(self) -> None:
-        """Keep what is observed at the end of the step, before new episodes begin.
-
-        Readings of a step in which the physics diverged are not meaningful: those of the step before are kept.
-        """
+        """Keep what is observed at the end of the step; where the physics diverged, that of the step before."""
         before = self._observations.values.clone()
         self._observations.update()
         self._final_values.copy_(torch.where(self.diverged[:, None], before, self._observations.values))

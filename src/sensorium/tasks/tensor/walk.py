@@ -15,11 +15,12 @@ from sensorium.errors import OptionError
 from sensorium.options import Options
 from sensorium.tasks.tensor import rotations
 from sensorium.tasks.tensor.columns import columns
-from sensorium.tasks.tensor.config import Range, TensorTaskConfig
+from sensorium.tasks.tensor.config import TensorTaskConfig
 from sensorium.tasks.tensor.hooks import DIFFICULTY_STEP, InputDescription
+from sensorium.tasks.tensor.ranges import Range
 from sensorium.tasks.tensor.task import TensorTask
 from sensorium.tasks.tensor.walk_ground import RoughGround, WalkGround
-from sensorium.tasks.tensor.walk_randomization import WalkRandomization, WalkRandomizer
+from sensorium.tasks.tensor.walk_randomization import Pusher, WalkRandomization
 from sensorium.worlds import Scene
 
 _TRACKING = 0.25
@@ -133,7 +134,7 @@ class Walk(TensorTask[WalkConfig]):
 
     def add_sensors(self, scene: Scene) -> None:
         if self._ground is not None:
-            self._ground.add_scan(scene, f"{self.robot.name}/{self.robot.options.base}")
+            self._ground.add_scan(scene, f"{self.robot.name}/{self.robot.options.base}", self.config)
 
     def on_build(self) -> None:
         model, world, config = self.scene.model, self.scene.world, self.config
@@ -168,7 +169,7 @@ class Walk(TensorTask[WalkConfig]):
         self.command = torch.zeros(self.n_envs, 3, device=self.device)
         weights = torch.tensor([getattr(config.rewards, name) for name in WalkRewards.model_fields], device=self.device)
         self._weights = weights[:, None] * config.dt
-        self._randomizer = WalkRandomizer(self, base, self._actuators)
+        self._pusher = Pusher(self, self._v)
         self._tracked = torch.zeros(self.n_envs, device=self.device)
 
     def action_limits(self) -> torch.Tensor:
@@ -208,7 +209,6 @@ class Walk(TensorTask[WalkConfig]):
         qpos[:, self._joint_q] += torch.where(here, start.joints * draw[:, 7:], 0.0)
         velocity = qvel[:, self._v : self._v + 6]
         velocity.copy_(torch.where(here, start.speed * draw[:, 1:7], velocity))
-        self._randomizer.begin_episodes(mask)
         self._tracked.masked_fill_(mask, 0.0)
 
     def _draw_command(self) -> None:
@@ -220,7 +220,7 @@ class Walk(TensorTask[WalkConfig]):
         self.command.copy_(torch.where(moving, drawn, 0.0))
 
     def act(self) -> None:
-        self._randomizer.push()
+        self._pusher.push()
         target = self._home_ctrl + self._scale * self.action
         self._ctrl[:, self._columns] = torch.clamp(target, self._min, self._max)
 
@@ -297,7 +297,6 @@ class Walk(TensorTask[WalkConfig]):
             "velocity": velocity,
             "height": self._torso_height()[:, None].float(),
             "torques": self._force[:, self._columns].float(),
-            **self._randomizer.observe(),
             **({} if self._ground is None else {"heights": self._ground.scan(ground_truth=True)}),
         }
 

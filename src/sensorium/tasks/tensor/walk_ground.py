@@ -10,11 +10,13 @@ import torch
 from pydantic import Field
 
 from sensorium.options import Options
+from sensorium.tasks.tensor.sensor_timing import timing_options
 from sensorium.worlds import Plane, Scene
 
 if TYPE_CHECKING:
     from sensorium.sensors import Sensor
     from sensorium.sensors.rays.raycaster import RayData
+    from sensorium.tasks.tensor.walk import WalkConfig
 
 _SAMPLE = 0.2
 """Distance of the samples of the height field, m."""
@@ -26,6 +28,8 @@ _STEP_DOWN = 0.01
 """Height of the rim above the flat ground, m."""
 _CLEARANCE = 0.01
 """Distance of the robot from the highest ground below it at the start, m."""
+_SCAN = "height_scan"
+"""Name of the height scan."""
 _ABOVE = 1.0
 """Height above the torso from which the height scan looks down, m."""
 
@@ -73,23 +77,22 @@ class WalkGround:
         )
         scene.add_terrain(spec, name="ground")
 
-    def add_scan(self, scene: Scene, link: str) -> None:
-        """Add the height scan below a link."""
+    def add_scan(self, scene: Scene, link: str, config: WalkConfig) -> None:
+        """Add the height scan below a link, with the timing that the options of the task draw."""
         from sensorium.sensors.rays.patterns import GridPattern
         from sensorium.sensors.rays.raycaster import Raycaster
 
-        options = self.options
+        measured = {"noise": self.options.noise, "delay": self.options.delay}
         self._scan: Sensor[RayData] = scene.add_sensor(
             Raycaster(
-                uuid="height_scan",
+                uuid=_SCAN,
                 link=link,
                 alignment="yaw",
                 pos=(0.0, 0.0, _ABOVE),
                 exclude_self=True,
                 returns=("distances",),
-                pattern=GridPattern(size=options.scan, resolution=options.resolution),
-                noise=options.noise,
-                delay=options.delay,
+                pattern=GridPattern(size=self.options.scan, resolution=self.options.resolution),
+                **timing_options(_SCAN, measured, config),
             )
         )
 

@@ -1,0 +1,44 @@
+"""The memory that a tensor task needs besides that of its scene, checked before it is allocated."""
+
+from __future__ import annotations
+
+import torch
+
+from sensorium._system import check_memory
+from sensorium.worlds import Scene
+from sensorium.worlds.capacity import bytes_per_env
+from sensorium.worlds.device import too_little_memory
+
+_PER_SENSOR, _PER_FRAME = 1.3, 0.3
+"""Observations of an env, as multiples of what its sensors take: all of them, and for each step of the history.
+Measured with the four tasks: within 20% of the resident memory."""
+
+
+def check_observations(scene: Scene, history: int) -> None:
+    """Raise an error if the observations of all envs do not fit into memory; see :func:`check_fits`.
+
+    Args:
+        scene: the scene of the task, built.
+        history: steps that the policy observes.
+    """
+    check_fits(scene, "the observations of the task", (_PER_SENSOR + _PER_FRAME * history) * scene.sensor_bytes())
+
+
+def check_fits(scene: Scene, what: str, per_env: float) -> None:
+    """Raise an error if something with a part for each env does not fit into memory.
+
+    Args:
+        scene: a scene, built.
+        what: what needs the memory, in the plural.
+        per_env: bytes of one env.
+
+    Raises:
+        OptionError: the machine has too little memory. The message has the number of envs that fits.
+        DeviceError: the GPU has too little memory.
+    """
+    world = scene.world
+    if not world.is_gpu:
+        built = bytes_per_env(scene.model) + scene.sensor_bytes()  # of one env, allocated already
+        check_memory("n_envs", world.n_envs, what, built + per_env, -built * world.n_envs)
+    elif world.device.type == "cuda" and per_env * world.n_envs > torch.cuda.mem_get_info(world.device)[0]:
+        raise too_little_memory(world.device, f"{what} of {world.n_envs} envs", "Lower n_envs")
