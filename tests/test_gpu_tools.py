@@ -127,6 +127,7 @@ def test_recorder_and_trace_do_not_wait_for_the_device(built, tmp_path):
 
 
 def test_the_viewer_serves_the_scene(built):
+    pytest.importorskip("viser")
     viewer = built.view()
     try:
         built.step()

@@ -7,6 +7,7 @@ import av
 import h5py
 import numpy as np
 import pytest
+import torch
 from damage import edited_chunk, edited_config
 from test_recording import MESH, PARTS, STONE, Notes, box_scene, record
 
@@ -112,6 +113,10 @@ def test_unrecordable_buffers_raise(tmp_path):
     scene.add_child("odd", sn.Buffer([1, 2]))
     with pytest.raises(sn.DatasetError, match="'odd' holds list"):
         sn.recording.Recorder(scene, tmp_path / "a")
+    for value in (np.zeros(3, complex), torch.zeros(3, dtype=torch.complex64)):
+        scene._children["odd"].value = value
+        with pytest.raises(sn.DatasetError, match=r"the buffer 'odd' .*complex.*, which cannot be recorded"):
+            sn.recording.Recorder(scene, tmp_path / "a")
     scene._children["odd"].value = np.zeros(3)
     recorder = sn.recording.Recorder(scene, tmp_path / "a")
     scene.step()

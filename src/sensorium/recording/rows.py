@@ -101,9 +101,11 @@ def row_field(name: str, buffer: Buffer) -> RowField | None:
     if isinstance(value, torch.Tensor):
         if value.dtype == torch.bfloat16:
             raise DatasetError(f"the buffer {name!r} is bfloat16, which HDF5 cannot store; use another dtype")
+        if value.is_complex():
+            raise DatasetError(f"the buffer {name!r} is complex, which cannot be recorded; use torch.view_as_real()")
         return RowField(name, str(value.dtype).removeprefix("torch."), tuple(value.shape), tags)
     if isinstance(value, np.ndarray):
-        if value.dtype.kind not in "biufc":
+        if value.dtype.kind not in "biuf":
             raise DatasetError(f"the buffer {name!r} holds {value.dtype}, which cannot be recorded; use numbers")
         return RowField(name, str(value.dtype), value.shape, tags)
     if type(value) in _SCALARS:
