@@ -149,6 +149,70 @@ def test_gains_and_strength_act_on_the_forces(sled, device):
     torch.testing.assert_close(force, 3.0 * drawn(still, "strength"), rtol=1e-5, atol=0)
 
 
+LIMITED = """
+<mujoco model="limited">
+  <worldbody>
+    <body name="base">
+      <freejoint/>
+      <geom type="box" size="0.1 0.1 0.1" mass="2" contype="0" conaffinity="0"/>
+      <body><joint name="a" axis="1 0 0"{of_joint}/><geom type="sphere" size="0.02" mass="0.1" pos="0 0 0.1"/></body>
+    </body>
+  </worldbody>
+  <actuator>{actuator}</actuator>
+</mujoco>
+"""
+"""A joint whose torque is limited in one of several ways."""
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize(
+    ("of_joint", "actuator", "torque"),
+    [
+        ("", '<motor name="a" joint="a" gear="3" ctrlrange="-1 1"/>', 3.0),
+        ("", '<motor name="a" joint="a" gear="3" ctrlrange="-1 1" forcerange="-0.5 0.5"/>', 1.5),
+        (' actuatorfrcrange="-2 2"', '<motor name="a" joint="a" gear="3" ctrlrange="-1 1"/>', 2.0),
+        (' actuatorfrcrange="-2 2"', '<position name="a" joint="a" kp="20" ctrlrange="-1 1"/>', 2.0),
+        ("", '<position name="a" joint="a" kp="20" ctrlrange="-1 1" forcerange="-2 2"/>', 2.0),
+    ],
+)
+def test_strength_scales_the_torque_that_acts(tmp_path, device, of_joint, actuator, torque):
+    path = tmp_path / "limited.xml"
+    path.write_text(LIMITED.format(of_joint=of_joint, actuator=actuator))
+    options = {"dt": 0.0001, "substeps": 1, "randomize": {"strength": (0.5, 2.0)}}
+    task = Pull(TensorTaskConfig(robot=str(path), n_envs=N, device=device, **options))
+    acting = task.scene.world.bind("qfrc_actuator")
+    task.reset()
+    task.step(torch.ones(N, 1, device=task.device))
+    torch.testing.assert_close(acting[:, -1].double().cpu(), torque * drawn(task, "strength"), rtol=1e-5, atol=0)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_damping_of_velocity_servos_keeps_their_target(tmp_path, device):
+    path = tmp_path / "limited.xml"
+    actuator = '<velocity name="a" joint="a" kv="0.4" ctrlrange="-1 1"/>'
+    path.write_text(LIMITED.format(of_joint="", actuator=actuator))
+    options = {"dt": 0.0001, "substeps": 1, "randomize": {"damping": (0.5, 2.0)}}
+    task = Pull(TensorTaskConfig(robot=str(path), n_envs=N, device=device, **options))
+    force = task.scene.world.bind("actuator_force")
+    task.reset()
+    task.scene.world.bind("qvel")[:, -1] = 0.3
+    task.step(torch.ones(N, 1, device=task.device))
+    expected = 0.4 * drawn(task, "damping") * (1.0 - 0.3)
+    torch.testing.assert_close(force[:, 0].double().cpu(), expected, rtol=1e-4, atol=0)
+
+
+def test_the_centre_of_mass_of_a_robot_with_other_masses(sled):
+    task = sled(randomize={"mass": (0.5, 2.0), "payload": (0.5, 1.0)})
+    world, model = task.scene.world, task.scene.model
+    found, position = world.bind("subtree_com"), world.bind("xipos")
+    world.bind("qpos")[:, 7] = 10.0  # a wrong mass would show far from the origin
+    act(task)
+    robot = [body for body in range(model.nbody) if model.body(body).name.startswith("robot/")]
+    masses = world.expand("body_mass")[:, robot, None]
+    expected = (masses * position[:, robot]).sum(dim=1) / masses.sum(dim=1)
+    torch.testing.assert_close(found[:, robot[0]], expected, rtol=0, atol=1e-9)
+
+
 @pytest.mark.parametrize("device", DEVICES)
 def test_the_mass_of_objects_with_its_constants_is_that_of_a_model_of_this_mass(sled, device):
     task = sled(device, randomize={"object_mass": (0.3, 3.0)})
@@ -213,7 +277,7 @@ def test_ranges_that_change_nothing_are_refused(task, name, why):
 
 
 def test_friction_that_the_ground_exceeds_is_refused(sled):
-    text = r"^randomize\.friction must be .*: no contact has the friction of the robot's geoms; give them priority=1"
+    text = r"^randomize\.friction must be .*: no contact has the friction of the robot's geoms; give those"
     with pytest.raises(sn.OptionError, match=text):
         sled(priority="", randomize={"friction": (0.5, 2.0)})  # at most 0.8, and that of the floor is 1
     sled(priority="", randomize={"friction": (0.5, 3.0)})
@@ -239,7 +303,7 @@ def test_names_of_a_task_and_its_randomisation_must_differ(sled):
             return {"mass": torch.zeros(self.n_envs, 1)}
 
     sled(kind=Own)
-    with pytest.raises(sn.OptionError, match="observe_privileged: 'mass' is the name of a value that randomize draws"):
+    with pytest.raises(sn.OptionError, match="observe_privileged: 'mass' is the name of what randomize draws"):
         sled(kind=Own, randomize={"mass": (0.5, 1.0)})
 
 
@@ -284,3 +348,29 @@ def test_forces_that_are_bound_between_steps_are_never_those_of_another_env(sled
     early.step(motor)
     assert torch.equal(late, first)
     assert torch.equal(late[:, 0], motor[:, 0].double())
+
+
+def test_a_payload_that_only_adds_fits_every_base(tmp_path):
+    light = '<geom type="box" size="0.1 0.1 0.1" mass="0.5"'
+    path = tmp_path / "light.xml"
+    path.write_text(
+        LIMITED.format(of_joint="", actuator='<motor name="a" joint="a" ctrlrange="-1 1"/>').replace(
+            '<geom type="box" size="0.1 0.1 0.1" mass="2"', light
+        )
+    )
+    Pull(TensorTaskConfig(robot=str(path), randomize={"payload": (0.0, 1.0)}))
+    with pytest.raises(sn.OptionError, match=r"payload must be > -0\.5 kg.* got \(-1, 1\): raise the lower bound"):
+        Pull(TensorTaskConfig(robot=str(path), randomize={"payload": (-1.0, 1.0)}))
+
+
+def test_ranges_are_finite_as_float32():
+    with pytest.raises(sn.OptionError, match=r"ModelRandomization\.mass must be \(low, high\) with values <= 1e\+06"):
+        ModelRandomization(mass=(1.0, 1e30))
+
+
+def test_a_keyframe_beside_a_robot_object_is_refused():
+    robot = sn.robots.make("balancer")
+    with pytest.raises(
+        sn.OptionError, match="keyframe must be None with a robot object, whose robot has a pose of its own"
+    ):
+        sn.tasks.make("balance", robot=robot, device="cpu", keyframe="home")

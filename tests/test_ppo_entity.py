@@ -168,3 +168,22 @@ def test_a_training_by_sac_is_no_training_by_ppo(tmp_path):
     train(recipe("balance", steps=32, n_envs=2, warmup=16, episodes=1), tmp_path / "sac", tensorboard=False)
     with pytest.raises(sn.DatasetError, match="not a training by PPO"):
         entity(tmp_path / "sac")
+
+
+def test_a_policy_is_refused_by_a_task_that_gives_it_something_else(tmp_path):
+    senses = {
+        "sensors": [
+            {"name": "imu", "type": "IMU", "mount": {"link": "torso"}},
+            {"name": "joints", "type": "JointEncoder"},
+        ]
+    }
+    entity = EntityOptions(robot="balancer", sensors=senses)
+    options = PPOOptions(task="balance", entity=entity, n_envs=4, steps=32, horizon=8, hidden=(8,), episodes=1)
+    train_ppo(options, tmp_path / "run", tensorboard=False)
+    task = sn.tasks.make("balance", n_envs=2, device="cpu")
+    assert task.observation_matrix().shape[1] >= 15
+    text = (
+        r"observes 'imu\.mag' \(3,\), .*which the task does not give; the task gives 'attitude' \(3,\).* of an entity"
+    )
+    with pytest.raises(sn.DatasetError, match=text):
+        load_policy(tmp_path / "run", task, which="last")

@@ -259,7 +259,7 @@ def test_options_contain_the_meshes_of_the_model(tmp_path):
     [
         ("difdrive", {}, sn.errors.NameNotFoundError, "did you mean 'diffdrive'"),
         ("nowhere/cart.xml", {}, sn.errors.NameNotFoundError, "no robot or model file"),
-        (CART, {}, sn.OptionError, "'vl' has no name or no ctrlrange"),
+        (CART, {}, sn.OptionError, "'vl' has no ctrlrange"),
         (CART, {"base": "chasis", "actions": CART_ACTIONS}, sn.errors.NameNotFoundError, "did you mean 'chassis'"),
         (
             CART,

@@ -231,7 +231,7 @@ def test_ranges_are_in_order():
 
 def test_a_robot_without_the_readings_of_a_task_does_not_fit():
     with pytest.raises(
-        sn.OptionError, match=r"robot: 'quadruped' does not fit the task 'balance'.*'wheels' by default"
+        sn.OptionError, match=r"robot: 'quadruped' does not fit the task 'balance', .* it lacks 'wheels'"
     ):
         sn.tasks.make("balance", robot="quadruped", device="cpu")
 
@@ -603,3 +603,66 @@ def test_stable_baselines3_observes_dicts():
         "imu",
         "privileged/velocity",
     }
+
+
+OWN = """
+<mujoco>
+  <compiler angle="radian"/>
+  <worldbody>
+    <body name="torso" pos="0 0 0.27">
+      <freejoint/>
+      <geom type="box" size="0.2 0.1 0.05" mass="3"/>
+      <body pos="0.2 0 -0.05">
+        <joint name="front" axis="0 1 0" range="-1 1"/>
+        <geom type="capsule" fromto="0 0 0 0 0 -0.2" size="0.02" mass="0.3"/>
+      </body>
+      <body pos="-0.2 0 -0.05">
+        <joint name="rear" axis="0 1 0" range="-0.5 0.5"/>
+        <geom type="capsule" fromto="0 0 0 0 0 -0.2" size="0.02" mass="0.3"/>
+      </body>
+    </body>
+  </worldbody>
+  <actuator>
+    <position joint="front" kp="50" forcerange="-20 20"/>
+    <position name="back" joint="rear" kp="50" ctrlrange="-0.2 0.3"/>
+  </actuator>
+</mujoco>
+"""
+"""A robot whose first servo has neither a name nor a control range."""
+
+
+def test_a_model_file_without_sensors_names_and_control_ranges_walks(tmp_path):
+    path = tmp_path / "own.xml"
+    path.write_text(OWN)
+    task = sn.tasks.make("walk", robot=str(path), n_envs=2)
+    observation, _ = task.reset()
+    assert {"imu", "attitude", "joints"} <= observation.keys()
+    term = task.action_terms()[0]
+    assert term.actuators == ("front", "back")
+    assert term.min == (-1.0, -0.2)
+    assert term.max == (1.0, 0.3)
+    task.step(torch.ones(2, 2))
+    path.write_text(
+        OWN.replace('<position name="back"', '<motor name="back"').replace(' kp="50" ctrlrange="-0.2 0.3"', "")
+    )
+    with pytest.raises(sn.OptionError, match="actuator 'back' has no ctrlrange, and cannot take one from its joint"):
+        sn.tasks.make("walk", robot=str(path))
+
+
+def test_heights_of_flat_ground_are_refused():
+    with pytest.raises(sn.OptionError, match='observe_heights needs terrain="rough"'):
+        sn.tasks.make("walk", observe_heights=True)
+
+
+def test_a_reading_that_observe_returns_whole_is_refused_with_its_parts():
+    class Own(Slide):
+        def observe(self):
+            return {"imu": self.robot.rig["imu"].read()}
+
+    text = r"got IMUData for 'imu'; return its parts, such as 'imu_lin_acc': reading\.lin_acc"
+    with pytest.raises(sn.OptionError, match=text):
+        Own(
+            TensorTaskConfig(
+                robot="diffdrive", n_envs=2, rig=sn.robots.SensorRig(sensors=[{"name": "imu", "type": "IMU"}])
+            )
+        )

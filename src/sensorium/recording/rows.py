@@ -22,7 +22,18 @@ IMAGE_TAGS = ("rgb", "depth", "segmentation", "instance", "normals", "points")
 """Tags of image buffers, which are not recorded because replay renders them again."""
 STEP, BEFORE = "@step", "@before"
 """Fields of a row that are not buffers: the step number, and the physics state before the last substep."""
-_SCALARS = {bool: "bool", int: "int64", float: "float64"}
+SCALARS = {bool: "bool", int: "int64", float: "float64"}
+_TENSORS = {
+    getattr(torch, name)
+    for name in (
+        "bool",
+        "float16",
+        "float32",
+        "float64",
+        *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)),
+    )
+}
+"""Dtypes of tensors that NumPy has too."""
 
 
 class RowField(NamedTuple):
@@ -99,17 +110,19 @@ def row_field(name: str, buffer: Buffer) -> RowField | None:
     """
     value, tags = buffer.value, tuple(sorted(buffer.tags))
     if isinstance(value, torch.Tensor):
-        if value.dtype == torch.bfloat16:
-            raise DatasetError(f"the buffer {name!r} is bfloat16, which HDF5 cannot store; use another dtype")
         if value.is_complex():
             raise DatasetError(f"the buffer {name!r} is complex, which cannot be recorded; use torch.view_as_real()")
+        if value.layout != torch.strided:
+            raise DatasetError(f"the buffer {name!r} is sparse, which cannot be recorded; use value.to_dense()")
+        if value.dtype not in _TENSORS:
+            raise DatasetError(f"the buffer {name!r} is {value.dtype}, which HDF5 cannot store; use another dtype")
         return RowField(name, str(value.dtype).removeprefix("torch."), tuple(value.shape), tags)
     if isinstance(value, np.ndarray):
         if value.dtype.kind not in "biuf":
             raise DatasetError(f"the buffer {name!r} holds {value.dtype}, which cannot be recorded; use numbers")
         return RowField(name, str(value.dtype), value.shape, tags)
-    if type(value) in _SCALARS:
-        return RowField(name, _SCALARS[type(value)], (), tags, scalar=True)
+    if type(value) in SCALARS:
+        return RowField(name, SCALARS[type(value)], (), tags, scalar=True)
     if value is None or isinstance(value, str):
         return None
     raise DatasetError(f"the buffer {name!r} holds {type(value).__name__}, which cannot be recorded; use an array")

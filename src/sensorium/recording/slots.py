@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from sensorium.errors import DatasetError
-from sensorium.recording.rows import Row, RowField
+from sensorium.recording.rows import SCALARS, Row, RowField
 from sensorium.tree import Buffer
 
 
@@ -87,7 +87,7 @@ def host_copier(field: RowField, buffer: Buffer) -> Callable[[np.ndarray], None]
     def copy(target: np.ndarray) -> None:
         nonlocal last, view
         value = buffer.value
-        if value is last and last is not None and last.data_ptr() == view.ctypes.data:
+        if value is last and last is not None and last.data_ptr() == view.ctypes.data and last.shape == field.shape:
             target[...] = view  # most buffers keep their tensor
             return
         _check(field, value)
@@ -112,10 +112,21 @@ def device_copier(field: RowField, buffer: Buffer) -> Callable[[torch.Tensor], N
 
 def _check(field: RowField, value: object) -> None:
     """Raise DatasetError if a value no longer fits its field."""
-    if value is None or isinstance(value, str):
-        raise DatasetError(f"the buffer {field.name!r} held {field.dtype} when recording began, now {value!r}")
-    if isinstance(value, torch.Tensor | np.ndarray) and tuple(value.shape) != field.shape:
-        raise DatasetError(
-            f"the shape of the buffer {field.name!r} changed from {field.shape} to {tuple(value.shape)} during "
-            "recording; keep the shape, or start another recording"
-        )
+    if isinstance(value, torch.Tensor | np.ndarray):
+        if tuple(value.shape) != field.shape:
+            raise DatasetError(
+                f"the shape of the buffer {field.name!r} changed from {field.shape} to {tuple(value.shape)} during "
+                "recording; keep the shape, or start another recording"
+            )
+        dtype = str(value.dtype).removeprefix("torch.")
+    else:
+        dtype = SCALARS.get(type(value)) or str(getattr(value, "dtype", type(value).__name__))
+    if dtype == field.dtype:
+        return
+    try:
+        fits = np.can_cast(np.dtype(dtype), np.dtype(field.dtype))
+    except TypeError:
+        fits = False
+    if not fits:
+        now = repr(value) if value is None or isinstance(value, str) else dtype
+        raise DatasetError(f"the buffer {field.name!r} held {field.dtype} when recording began, now {now}")

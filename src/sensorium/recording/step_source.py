@@ -97,11 +97,15 @@ class StepSource:
         if self._with_model and len(self._model.fields) > self._n_model:  # fields were expanded since
             self._n_model = len(self._model.fields)
             self.others |= {f"world.{name}": buffer for name, buffer in self._model.fields.items()}
-        slot.others = {name: self._snapshot(name, buffer.value) for name, buffer in self.others.items()}
+        slot.others = {name: self._snapshot(name, buffer) for name, buffer in self.others.items()}
         slot.send()
 
-    def _snapshot(self, name: str, value: Any) -> object:
-        """Return a value that does not change later. One of a GPU arrives with the slot."""
+    def _snapshot(self, name: str, buffer: Buffer) -> object:
+        """Return the value of a buffer, which does not change later. One of a GPU arrives with the slot."""
+        value = buffer.value
+        if value is None or isinstance(value, str):
+            return value
+        row_field(name, buffer)  # raises an error if the value cannot be recorded
         if self._is_on_gpu(value):
             return value.to("cpu", non_blocking=True)  # in page-locked memory
         if isinstance(value, torch.Tensor):

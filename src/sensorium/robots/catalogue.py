@@ -17,7 +17,7 @@ from sensorium.robots.move_group import MoveGroup
 from sensorium.robots.plain_robot import PlainRobot
 from sensorium.robots.rig import SensorRig
 from sensorium.robots.robot import Robot
-from sensorium.robots.robot_options import Action, RobotOptions, every_actuator
+from sensorium.robots.robot_options import Action, RobotOptions, complete_actuators, every_actuator
 from sensorium.worlds.compose import load_spec, load_whole, name_elements
 from sensorium.worlds.urdf import UrdfModel, find, registered
 
@@ -133,7 +133,8 @@ def make(
             MjSpec.
         base: the link whose pose is that of the robot. Default: the only root link of the model.
         actions: the values of an action, as :class:`Action` or as its options. Default: one for each actuator, by its
-            name and in its unit; each must then have a control range.
+            name and in its unit; each must then have a control range. An actuator without a name gets that of its
+            joint, and a position servo without a control range the range of its joint.
         move_groups: arms, grippers and base, as :class:`MoveGroup` or as its options, instead of actions. The robot is
             then a :class:`Manipulator`.
         rig: the sensors: a :class:`SensorRig`, a YAML file, or the name of a rig of the catalogue. Default: the rig of
@@ -187,6 +188,8 @@ def _make(model: str | os.PathLike[str] | mujoco.MjSpec, strict: bool, **given: 
         text, assets, spec = _read(model)
         values = {"model": text, "assets": assets, "base": given.get("base") or _root(spec)}
         if given.get("actions") is None and given.get("move_groups") is None:
+            if strict and complete_actuators(spec):
+                values |= {"model": spec, "assets": {}}
             values["actions"] = every_actuator(spec, strict)
     return _assemble(values, **given)
 

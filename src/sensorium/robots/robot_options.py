@@ -134,6 +134,28 @@ def check_model(options: RobotOptions, spec: mujoco.MjSpec) -> None:
                 raise NameNotFoundError(f"the model has no {what} named {name!r}{hint}")
 
 
+def complete_actuators(spec: mujoco.MjSpec) -> bool:
+    """Give actuators without a name that of their joint, and position servos without a control range its range.
+
+    Returns:
+        Whether something was missing.
+    """
+    changed = False
+    taken = {actuator.name for actuator in spec.actuators}
+    for actuator in spec.actuators:
+        if actuator.trntype not in (mujoco.mjtTrn.mjTRN_JOINT, mujoco.mjtTrn.mjTRN_JOINTINPARENT):
+            continue
+        if not actuator.name and actuator.target and actuator.target not in taken:
+            actuator.name, changed = actuator.target, True
+            taken.add(actuator.name)
+        joint = spec.joint(actuator.target)
+        is_servo = actuator.biastype == mujoco.mjtBias.mjBIAS_AFFINE and actuator.biasprm[1] != 0
+        has_range = actuator.ctrlrange[0] < actuator.ctrlrange[1] or actuator.inheritrange > 0
+        if is_servo and not has_range and joint is not None and joint.range[0] < joint.range[1]:
+            actuator.inheritrange, changed = 1.0, True
+    return changed
+
+
 def every_actuator(spec: mujoco.MjSpec, strict: bool) -> tuple[Action, ...]:
     """Return one action for each actuator, by its name and in its unit.
 
@@ -150,8 +172,10 @@ def every_actuator(spec: mujoco.MjSpec, strict: bool) -> tuple[Action, ...]:
         low, high = (float(limit) for limit in own.ctrlrange)
         if not actuator.name or not low < high:
             if strict:
+                lacks = "no ctrlrange" if actuator.name else "no name"
                 raise OptionError(
-                    f"actuator {actuator.name!r} has no name or no ctrlrange: give actions, such as "
+                    f"actuator {actuator.name or actuator.target!r} has {lacks}, and cannot take one from its joint: "
+                    "add it to the model, or give actions to sn.robots.make, such as "
                     'actions=[{"name": "forward", "limits": (-1, 1), "actuators": {"left": 10, "right": 10}}]'
                 )
             low, high = -math.inf, math.inf

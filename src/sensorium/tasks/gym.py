@@ -253,6 +253,8 @@ def make_gym(
             f"n_envs: gymnasium.make makes one env, got n_envs={options['n_envs']!r}; remove it, or use "
             "gymnasium.make_vec(..., num_envs=...)"
         )
+    if "output" in options:
+        raise OptionError(f"output: it is an option of gymnasium.make_vec, got output={options['output']!r}; remove it")
     made = make(task, **_with_defaults(task, options))
     return made.as_gymnasium(vector=False, keys=keys, flatten=flatten, render_mode=render_mode)
 

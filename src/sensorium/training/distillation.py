@@ -58,7 +58,8 @@ class Teacher(torch.nn.Module):
                 what = name if name == "entity" else f"{name}={value!r}"
                 raise OptionError(f"teacher: {folder} was trained with {what}, which a teacher cannot have")
         self._observations = Observations(task.robot, config.observe, config.ground_truth, task.observe, dict)
-        self._actor = load_actor(options, brain_folder(folder, "best"), self._observed(), n_actions)
+        parts = self._observations.actor_parts
+        self._actor = load_actor(options, brain_folder(folder, "best"), self._observed(), n_actions, parts)
 
     def _observed(self) -> TensorDict:
         self._observations.update()

@@ -59,6 +59,8 @@ class PPOBrain:
         from sensorium.training.ppo_policy import load_actor
 
         self.folder, self.device = Path(folder), usable_device(device)
+        if not 0 <= seed < 2**63:
+            raise OptionError(f"seed must be an integer from 0 to 2^63 - 1, got {seed}")
         options = PPOOptions.load(self.folder)
         config = options.make_config()
         for name, value, plain in (
@@ -104,7 +106,11 @@ class PPOBrain:
 
         deterministic = checked_flag("deterministic", deterministic)
         rows = flat_rows_of(observation)
-        values = torch.cat([self._row(rows, name, shape) for name, shape in self._shapes.items()], dim=1)
+        parts = [self._row(rows, name, shape) for name, shape in self._shapes.items()]
+        if len({len(part) for part in parts}) > 1:
+            counts = {name: len(part) for name, part in zip(self._shapes, parts, strict=True)}
+            raise OptionError(f"observation: all values must have the same number of envs, got {counts}")
+        values = torch.cat(parts, dim=1)
         with torch.inference_mode():
             action: torch.Tensor = self._actor(TensorDict({"actor": values}, batch_size=[len(values)]))
             if not deterministic:
@@ -116,7 +122,10 @@ class PPOBrain:
         value = rows.get(name)
         if value is None:
             hint = did_you_mean(name, rows) or f"; it has {shorten(rows)}"
-            raise OptionError(f"observation: the policy in {self.folder} was trained with {name!r}{hint}")
+            raise OptionError(
+                f"observation: the policy in {self.folder} was trained with {name!r}{hint}. It was trained in a tensor "
+                'task: tasks.make(..., device="cpu") makes one'
+            )
         if tuple(value.shape[1:]) != shape:
             expected = ", ".join(str(extent) for extent in ("B", *shape))
             raise OptionError(f"observation: {name!r} must have the shape ({expected}), got {tuple(value.shape)}")
@@ -128,7 +137,7 @@ def _inputs(folder: Path) -> tuple[dict[str, tuple[int, ...]], int]:
     try:
         header = load_json((folder / "policy.json").read_bytes())
         return {str(name): tuple(shape) for name, shape in header["inputs"].items()}, int(header["actions"])
-    except (OSError, ValueError, TypeError) as error:
+    except (OSError, ValueError, TypeError, AttributeError) as error:
         raise DatasetError(f"cannot read the policy in {folder}: {error}") from None
     except KeyError:
         raise DatasetError(

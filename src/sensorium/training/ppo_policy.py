@@ -97,13 +97,31 @@ def save_actor(actor: MLPModel, folder: Path, parts: Sequence[ObservationPart], 
         folder.mkdir(parents=True, exist_ok=True)
     tensors = {name: value.detach().cpu().contiguous() for name, value in actor.state_dict().items()}
     write_whole(folder / "policy.safetensors", save(tensors))
-    inputs = {f"{part.uuid}.{part.part}".rstrip("."): list(part.shape) for part in parts}
+    inputs = {name: list(shape) for name, shape in _named(parts)}
     header = {"format": _FORMAT, "version": 1, "observations": actor.obs_dim, "inputs": inputs, "actions": n_actions}
     write_whole(folder / "policy.json", json.dumps(header, indent=1).encode())
 
 
-def load_actor(options: PPOOptions, folder: Path, observation: TensorDict, n_actions: int) -> MLPModel:
+def _named(parts: Sequence[ObservationPart]) -> list[tuple[str, tuple[int, ...]]]:
+    """Return dotted names and shapes of what an actor observes."""
+    return [(f"{part.uuid}.{part.part}".rstrip("."), tuple(part.shape)) for part in parts]
+
+
+def load_actor(
+    options: PPOOptions,
+    folder: Path,
+    observation: TensorDict,
+    n_actions: int,
+    parts: Sequence[ObservationPart] | None = None,
+) -> MLPModel:
     """Return the actor of a folder that :func:`save_actor` wrote, on the device of the observations.
+
+    Args:
+        options: options of the training.
+        folder: the folder.
+        observation: an observation of the task.
+        n_actions: number of actions of the task.
+        parts: what the task gives the actor, in the order of its columns; None if the caller has chosen it by name.
 
     Raises:
         DatasetError: the folder holds no policy, or one for other observations or actions.
@@ -116,6 +134,8 @@ def load_actor(options: PPOOptions, folder: Path, observation: TensorDict, n_act
         tensors = load_file(folder / "policy.safetensors")
     except (OSError, ValueError, SafetensorError) as error:
         raise DatasetError(f"cannot read the policy in {folder}: {error}") from None
+    if parts is not None:
+        _check_inputs(header.get("inputs"), _named(parts), folder, options)
     actor = make_network(options, observation, "actor", n_actions)
     if header.get("format") != _FORMAT or header["observations"] != actor.obs_dim:
         raise DatasetError(
@@ -126,6 +146,31 @@ def load_actor(options: PPOOptions, folder: Path, observation: TensorDict, n_act
     except RuntimeError as error:
         raise DatasetError(f"the policy in {folder} does not fit the task: {error}") from None
     return actor.to(observation.device).eval()
+
+
+def _check_inputs(
+    inputs: object, given: Sequence[tuple[str, tuple[int, ...]]], folder: Path, options: PPOOptions
+) -> None:
+    """Raise DatasetError if a task gives an actor something else than what it was trained with.
+
+    Args:
+        inputs: what the file says; policies of earlier versions do not say it.
+        given: names and shapes of what the task gives.
+        folder: folder of the policy, for the message.
+        options: options of the training.
+    """
+    if not isinstance(inputs, Mapping):
+        return
+    trained = [(str(name), tuple(shape)) for name, shape in inputs.items()]
+    if trained == list(given):
+        return
+    lacking = [f"{name!r} {shape}" for name, shape in trained if (name, shape) not in given]
+    added = [f"{name!r} {shape}" for name, shape in given if (name, shape) not in trained]
+    entity = "; it is that of an entity, which must be given to the task" if options.entity is not None else ""
+    what = f"observes {', '.join(lacking)}, which the task does not give" if lacking else "observes less"
+    what = f"{what}; the task gives {', '.join(added)}" if added else what
+    order = "observes the same in another order than the task gives"
+    raise DatasetError(f"the policy in {folder} {what if lacking or added else order}{entity}")
 
 
 def to_tensors(algorithm: PPO) -> dict[str, torch.Tensor]:

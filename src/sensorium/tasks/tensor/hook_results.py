@@ -83,7 +83,10 @@ class HookResults:
             fits = isinstance(tensor, torch.Tensor) and not tensor.is_nested and tensor.layout == torch.strided
             if not fits or tensor.is_complex() or tensor.is_quantized or tensor.device != self._device:
                 place = f" on {tensor.device}" if isinstance(tensor, torch.Tensor) else ""
-                raise self._wrong(hook, wanted, f"{described(tensor)}{place} for {name!r}")
+                parts = getattr(tensor, "_fields", ())  # a reading of several parts
+                fix = f"; return its parts, such as {name + '_' + parts[0]!r}: reading.{parts[0]}" if parts else ""
+                got = type(tensor).__name__ if parts else described(tensor)
+                raise self._wrong(hook, wanted, f"{got}{place} for {name!r}{fix}")
             if tensor.shape[:1] != (self._n_envs,) or (per_env and tensor.ndim != 1):
                 raise self._wrong(hook, wanted, f"{described(tensor)} for {name!r}")
             if hook == "failures" and tensor.dtype != torch.bool:

@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 _WHY = {
     "payload": "the base of the robot cannot move; mass changes its other links",
-    "friction": "no contact has the friction of the robot's geoms; give them priority=1 in MJCF",
+    "friction": "no contact has the friction of the robot's geoms; give those that collide priority=1 in MJCF",
     "stiffness": "the robot has no servos with a position gain",
     "damping": "the robot has no servos with a velocity gain",
-    "strength": "the robot has neither motors nor servos with a maximum torque",
+    "strength": "the robot has neither motors nor a maximum torque of its servos or joints",
     "mass": "no link of the robot can move",
     "object_mass": "no body besides the robot can move",
 }
@@ -46,9 +46,9 @@ class ModelRandomization(Options):
     stiffness: FactorRange = (1.0, 1.0)
     """Factor of the position gain of the servos."""
     damping: FactorRange = (1.0, 1.0)
-    """Factor of the velocity gain of the servos."""
+    """Factor of the velocity gain of the servos. The target velocity of velocity servos stays the same."""
     strength: FactorRange = (1.0, 1.0)
-    """Factor of the maximum torque of servos, and of the torque of motors."""
+    """Factor of the maximum torque of servos and joints, and of the torque of motors."""
     mass: PositiveRange = (1.0, 1.0)
     """Factor of the masses and moments of inertia of the robot's links."""
     object_mass: PositiveRange = (1.0, 1.0)
@@ -92,6 +92,9 @@ class ModelRandomizer:
         OptionError: a range was given of something that nothing in the scene has, or a payload can make the mass of the
             base <= 0.
     """
+
+    option = "randomize"
+    """The option of the task."""
 
     def __init__(self, task: TensorHooks[Any]) -> None:
         self._task, ranges = task, _checked(task.config.randomize)
@@ -187,25 +190,31 @@ def _changes(model: mujoco.MjModel, prefix: str, base: str | None, friction: flo
     root = -1 if base is None else int(model.body(prefix + base).id)
     links, objects = bodies[own & moving], bodies[~own & moving]
     geoms = _rubbing(model, own, friction)
-    bias = model.actuator_biasprm
     mine = np.array([model.actuator(each).name.startswith(prefix) for each in range(model.nu)], dtype=bool)
-    affine = mine & (model.actuator_biastype == mujoco.mjtBias.mjBIAS_AFFINE)
-    servos = affine & (bias[:, 1] != 0)
-    damped = servos & (bias[:, 2] != 0)
-    limited = affine & (model.actuator_forcelimited != 0)
-    motors = mine & (model.actuator_biastype == mujoco.mjtBias.mjBIAS_NONE)
+    gain, bias = model.actuator_gainprm, model.actuator_biasprm
+    linear = mine & (model.actuator_gaintype == mujoco.mjtGain.mjGAIN_FIXED) & (gain[:, 0] != 0)
+    affine = linear & (model.actuator_biastype == mujoco.mjtBias.mjBIAS_AFFINE)
+    servos, speeds = affine & (bias[:, 1] != 0), affine & (bias[:, 1] == 0) & (bias[:, 2] != 0)
+    motors = linear & (model.actuator_biastype == mujoco.mjtBias.mjBIAS_NONE)
+    joints, tendons = _limited(model, mine)
     dofs = np.flatnonzero(np.isin(model.dof_bodyid, objects))
     payload = [root] if root >= 0 and moving[root] else []
+    others = links[links != root]
     changes = [
         _change("body_mass", payload, factor="mass", addend="payload"),
-        _change("body_mass", links[links != root], factor="mass"),
+        _change("body_mass", others, factor="mass"),
+        _change("body_subtreemass", payload, factor="mass", addend="payload"),
+        _change("body_subtreemass", others, factor="mass"),
         _change("body_inertia", links, factor="mass"),
         _change("geom_friction", geoms, 0, factor="friction"),
         _change("actuator_gainprm", np.flatnonzero(servos), 0, factor="stiffness"),
         _change("actuator_biasprm", np.flatnonzero(servos), 1, factor="stiffness"),
-        _change("actuator_biasprm", np.flatnonzero(damped), 2, factor="damping"),
-        _change("actuator_forcerange", np.flatnonzero(limited), factor="strength"),
+        _change("actuator_biasprm", np.flatnonzero((servos | speeds) & (bias[:, 2] != 0)), 2, factor="damping"),
+        _change("actuator_gainprm", np.flatnonzero(speeds), 0, factor="damping"),
         _change("actuator_gainprm", np.flatnonzero(motors), 0, factor="strength"),
+        _change("actuator_forcerange", np.flatnonzero(mine & (model.actuator_forcelimited != 0)), factor="strength"),
+        _change("jnt_actfrcrange", joints, factor="strength"),
+        _change("tendon_actfrcrange", tendons, factor="strength"),
         _change("body_mass", objects, factor="object_mass"),
         _change("body_subtreemass", objects, factor="object_mass"),
         _change("body_inertia", objects, factor="object_mass"),
@@ -225,17 +234,29 @@ def _rubbing(model: mujoco.MjModel, own: np.ndarray, factor: float) -> np.ndarra
     return np.flatnonzero(robots & (collides & wins & ~robots).any(axis=1))
 
 
+def _limited(model: mujoco.MjModel, actuators: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the joints and the tendons that these actuators, a mask, drive and whose total torque is limited."""
+    targets, types = model.actuator_trnid[:, 0], model.actuator_trntype
+    kinds = mujoco.mjtTrn
+    of_joints = actuators & np.isin(types, (kinds.mjTRN_JOINT, kinds.mjTRN_JOINTINPARENT))
+    joints = np.intersect1d(targets[of_joints], np.flatnonzero(model.jnt_actfrclimited))
+    of_tendons = actuators & (types == kinds.mjTRN_TENDON)
+    return joints, np.intersect1d(targets[of_tendons], np.flatnonzero(model.tendon_actfrclimited))
+
+
 def _change(field: str, ids: Sequence[int] | np.ndarray, column: int | None = None, **how: Any) -> _Change:
     return _Change(field, [int(each) for each in ids], column, **how)
 
 
 def _check_payload(ranges: ModelRandomization, model: mujoco.MjModel, base: str) -> None:
     """Raise an error if a payload can make the mass of the base <= 0."""
-    mass, least = float(model.body(base).mass[0]), ranges.mass[0]
-    if ranges.payload[0] <= -mass * least * (1 - 1e-6):  # values are drawn as float32
+    (low, high), least = ranges.payload, ranges.mass[0]
+    mass = float(model.body(base).mass[0])
+    if low < 0 and low <= -mass * least * (1 - 1e-6):  # values are drawn as float32
         link = base.rpartition("/")[2]
         factor = f", times randomize.mass, from {least:g}" if least != 1 else ""
+        default = ", the default" if ranges.payload == type(ranges).model_fields["payload"].default else ""
         raise OptionError(
             f"randomize.payload must be > {-mass * least:g} kg, since the link {link!r} has a mass of {mass:g} kg"
-            f"{factor}; got ({ranges.payload[0]:g}, {ranges.payload[1]:g}): raise the lower bound"
+            f"{factor}; got ({low:g}, {high:g}){default}: raise the lower bound"
         )

@@ -188,7 +188,7 @@ def select_readings(
             readings[f"{uuid}/{part}".rstrip("/")] = uuid, part, _reader(sensor, part)
     chosen: dict[str, tuple[str, str, Callable[[bool], torch.Tensor]]] = {}
     for pattern in patterns:
-        found = [key for key in readings if fnmatchcase(key, pattern) or fnmatchcase(key.split("/")[0], pattern)]
+        found = [key for key in readings if _matches(key, pattern)]
         seen = [uuid for uuid in cameras if fnmatchcase(uuid, pattern.split("/")[0])]
         if not found and seen and pattern != "*":
             raise OptionError(
@@ -198,15 +198,22 @@ def select_readings(
         if not found and not (pattern == "*" and not readings):
             has = shorten(readings) if readings else "no sensors: give it some by the option rig"
             if default_of:
+                wanted = ", ".join(map(repr, patterns))
+                lacking = [repr(each) for each in patterns if not any(_matches(key, each) for key in readings)]
                 raise OptionError(
-                    f"robot: {robot.options.kind or 'the model'!r} does not fit the task {default_of!r}, which "
-                    f"observes {pattern!r} by default; use a robot or a rig with that reading, or set observe; the "
-                    f"robot has {has}"
+                    f"robot: {robot.options.kind or 'this model'!r} does not fit the task {default_of!r}, which by "
+                    f"default observes {wanted}: it lacks {', '.join(lacking)}. Use a robot or a rig "
+                    f"with these readings, or set observe; the robot has {has}"
                 )
             hint = did_you_mean(pattern, readings) or f"; the robot has {has}"
             raise NameNotFoundError(f"observe: the pattern {pattern!r} matches no reading of {robot.name!r}{hint}")
         chosen |= {key: readings[key] for key in found}
     return [each for key, each in readings.items() if key in chosen]
+
+
+def _matches(reading: str, pattern: str) -> bool:
+    """Return whether a pattern matches a reading "SENSOR/PART", or its sensor."""
+    return fnmatchcase(reading, pattern) or fnmatchcase(reading.split("/")[0], pattern)
 
 
 def _reader(sensor: object, part: str) -> Callable[[bool], torch.Tensor]:

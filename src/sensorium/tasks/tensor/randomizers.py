@@ -42,7 +42,7 @@ class Randomizers:
             for name, values in randomizer.observe().items():
                 if name in found:
                     raise OptionError(
-                        f"observe_privileged: {name!r} is the name of a value that randomize draws; use another name"
+                        f"observe_privileged: {name!r} is the name of what {randomizer.option} draws; use another name"
                     )
                 found[name] = values
         return found

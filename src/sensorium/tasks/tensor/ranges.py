@@ -6,10 +6,14 @@ from typing import Annotated, TypeAlias
 
 from pydantic import AfterValidator
 
+_LARGEST = 1e6
+
 
 def _in_order(value: tuple[float, float]) -> tuple[float, float]:
     if value[0] > value[1]:
         raise ValueError("must be (low, high) with low <= high")
+    if max(map(abs, value)) > _LARGEST:  # values are drawn as float32
+        raise ValueError(f"must be (low, high) with values <= {_LARGEST:g}")
     return value
 
 

@@ -2,9 +2,35 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from sensorium.errors import OptionError
-from sensorium.robots import Manipulator, MoveGroup, Robot, SensorRig
+from sensorium.robots import Manipulator, MoveGroup, Robot, SensorRig, make
 from sensorium.robots.robot_options import RobotOptions, every_actuator
+from sensorium.tasks.protocols import EntityLike
+from sensorium.tasks.tensor.config import TensorTaskConfig
+
+
+def make_robot(config: TensorTaskConfig, robot: Robot | None, entity: EntityLike | None) -> Robot:
+    """Return the robot of a task, which is not in a scene yet.
+
+    Args:
+        config: options of the task.
+        robot: the robot that was given instead of a name, or that of the entity.
+        entity: the entity that acts.
+
+    Raises:
+        OptionError: ``keyframe`` is given beside a robot.
+    """
+    if robot is None:
+        pose: dict[str, Any] = {} if config.keyframe is None else {"keyframe": config.keyframe}
+        return make(config.robot, rig=config.rig, **pose)
+    if config.keyframe is not None:
+        whose = "an entity" if entity is not None else "a robot object"
+        raise OptionError(
+            f"keyframe must be None with {whose}, whose robot has a pose of its own; got {config.keyframe!r}"
+        )
+    return type(robot)(robot.options)
 
 
 def with_sensors(robot: Robot, rig: SensorRig) -> Robot:

@@ -28,6 +28,9 @@ class SensorRandomizer:
             order, or has an end that the sensor does not accept.
     """
 
+    option = "randomize_sensors"
+    """The option of the task."""
+
     def __init__(self, task: TensorHooks[Any]) -> None:
         self._task, ranges = task, task.config.randomize_sensors
         self._bound: list[tuple[torch.Tensor, slice]] = []

@@ -12,7 +12,7 @@ from gymnasium import spaces
 from sensorium._arguments import checked, is_masked
 from sensorium._tensors import check_plain
 from sensorium.errors import DivergenceError, EpisodeOverError, OptionError
-from sensorium.robots import Robot, make
+from sensorium.robots import Robot
 from sensorium.tasks import task_cameras
 from sensorium.tasks.checks import checked_seed
 from sensorium.tasks.hook_results import checked_robot, checked_scene_options
@@ -26,6 +26,7 @@ from sensorium.tasks.tensor.model_randomization import inertia_options
 from sensorium.tasks.tensor.observations import ObservationPart, Observations, Tensors, space_of
 from sensorium.tasks.tensor.outputs import Outputs
 from sensorium.tasks.tensor.randomizers import Randomizers
+from sensorium.tasks.tensor.robot_forms import make_robot
 from sensorium.tasks.tensor.sensor_timing import reserve_timing
 from sensorium.tasks.tensor.views import TensorViews
 from sensorium.worlds import Loop, Scene, run_on_device
@@ -74,8 +75,7 @@ class TensorTask(TensorViews[ConfigT]):
         # without shadows: their map is centred on the origin, and robots walk away from it
         scene.add_light("directional", direction=(-0.3, 0.2, -1.0), shadow=False)
         self.add_scene(scene)
-        pose: dict[str, Any] = {} if config.keyframe is None else {"keyframe": config.keyframe}
-        body = make(config.robot, rig=config.rig, **pose) if robot is None else type(robot)(robot.options)
+        body = make_robot(config, robot, entity)
         body = reserve_timing(checked_robot(self, "place_robot", self.place_robot(body)), config)
         self.robot = scene.add_robot(body, name=task_cameras.ROBOT)
         self._entity_sensors = None if entity is None else entity.sensors

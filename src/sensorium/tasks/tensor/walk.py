@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
 import mujoco
 import torch
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from sensorium.deploy.contract import ActionTerm
 from sensorium.errors import OptionError
 from sensorium.options import Options
+from sensorium.robots import RigSensor, Robot, SensorRig
 from sensorium.tasks.tensor import rotations
 from sensorium.tasks.tensor.columns import columns
 from sensorium.tasks.tensor.config import TensorTaskConfig
 from sensorium.tasks.tensor.hooks import DIFFICULTY_STEP, InputDescription
 from sensorium.tasks.tensor.ranges import Range
+from sensorium.tasks.tensor.robot_forms import with_sensors
 from sensorium.tasks.tensor.task import TensorTask
 from sensorium.tasks.tensor.walk_ground import RoughGround, WalkGround
 from sensorium.tasks.tensor.walk_randomization import Pusher, WalkRandomization
@@ -66,7 +68,8 @@ class WalkConfig(TensorTaskConfig):
     """Options of :class:`Walk`."""
 
     robot: str = "quadruped"
-    """Name of the robot, or a model file. Its actuators must be position servos, one for each joint."""
+    """Name of the robot, or a model file. Its actuators must be position servos, one for each joint. A robot without
+    sensors gets those of the quadruped: an IMU and an attitude sensor on its base, and joint encoders."""
     observe: tuple[str, ...] = ("imu/ang_vel", "attitude", "joints/*")
     """Patterns of the robot's readings that the policy observes."""
     forward: Range = (-1.0, 1.0)
@@ -98,6 +101,12 @@ class WalkConfig(TensorTaskConfig):
     randomize: WalkRandomization = WalkRandomization()
     """What differs between episodes."""
 
+    @model_validator(mode="after")
+    def _check_heights(self) -> Self:
+        if self.observe_heights and self.terrain == "flat":
+            raise ValueError('observe_heights needs terrain="rough": a plane has no heights')
+        return self
+
 
 class Walk(TensorTask[WalkConfig]):
     """Walk with the commanded velocity, in the robot's frame: forward, left (m/s) and turn (rad/s).
@@ -124,6 +133,14 @@ class Walk(TensorTask[WalkConfig]):
             # iterations in the mean and 5 at most; see "Solver iterations" in docs/benchmarks.md for the error.
             options |= {"iterations": 6, "ls_iterations": 10}
         return options
+
+    def place_robot(self, robot: Robot) -> Robot:
+        """Return the robot, with the sensors of the quadruped if it has none and no rig is given."""
+        if self.config.rig is not None:
+            return robot
+        rig = SensorRig.named("quadruped")
+        on_base = tuple(RigSensor(name=each.name, type=each.type, options=each.options) for each in rig.sensors)
+        return with_sensors(robot, rig.model_copy(update={"sensors": on_base}))
 
     def add_scene(self, scene: Scene) -> None:
         self._ground = WalkGround(self.config.ground, self.config.seed) if self.config.terrain == "rough" else None
