@@ -7,6 +7,7 @@ import signal
 import subprocess
 import threading
 import time
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -117,7 +118,15 @@ def pytest_terminal_summary(terminalreporter, config):
             terminalreporter.write_line(name)
 
 
+SLOW = Path(__file__).parent / "slow.txt"
+"""Names of tests that take some seconds: those without a mark of their own."""
+
+
 def pytest_collection_modifyitems(config, items):
+    names = set(SLOW.read_text(encoding="utf-8").splitlines())
+    for item in items:
+        if item.nodeid in names:
+            item.add_marker(pytest.mark.slow)
     slow = [item for item in items if item.get_closest_marker("slow")]
     if slow and not config.getoption("--all-slow"):
         # by a hash of the name, so that the selection of a test does not depend on the others that are collected

@@ -468,6 +468,17 @@ def test_files_are_short():
     assert not long
 
 
+def test_slow_tests_of_the_list_exist():
+    names = (ROOT / "tests" / "slow.txt").read_text(encoding="utf-8").splitlines()
+    assert names == sorted(set(names))
+    texts = (file.read_text(encoding="utf-8") for file in (ROOT / "tests").glob("test_*.py"))
+    functions = {name for text in texts for name in re.findall(r"def (test_\w+)\(", text)}  # files share tests
+    for name in names:
+        file, *_, function = re.sub(r"\[.*", "", name).split("::")
+        assert (ROOT / file).is_file(), name
+        assert function in functions, name
+
+
 def test_any_is_rare():
     count = sum(len(re.findall(r":\s*Any\b", file.read_text(encoding="utf-8"))) for file in FILES)
     assert count <= MAX_ANY, f"{count} times ': Any'; use real types, Protocols, TypeVars or object"

@@ -126,8 +126,7 @@ class MujocoWorld:
             array = current_stage.writeable(array)
         if field not in self._bound:
             self._bound.add(field)
-            if field in current_stage.COUNTS:
-                self._skips_constraints = False
+            self._skips_constraints &= field not in current_stage.COUNTS
             if field in RNE_FIELDS:  # the engine computes them for accelerometers
                 self._switches.skip_sensors(self.free_links.skipped(self._bound))
             if is_output:
@@ -135,8 +134,7 @@ class MujocoWorld:
                 # a field bound between calls is zero until the next call; these stages do not change the physics state
                 self._unreported |= self._make_current(self._not_failed)
                 if field in current_stage.ACCELERATION_FIELDS:
-                    if self.n_envs > 1:  # these stages do not compute it: each thread has that of the env it ran last
-                        array[...] = 0
+                    array[...] = array if self.n_envs == 1 else 0  # a thread has that of the env that it ran last
                     self._kept.append((array, array.copy()))
         return torch.from_numpy(array)
 

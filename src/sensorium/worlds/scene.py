@@ -203,11 +203,11 @@ class Scene(Appearance):
 
     def _check_memory(self, model: mujoco.MjModel, n_envs: int) -> None:
         """Raise OptionError if the states of all envs do not fit into memory; it says how many fit with sensors."""
-        states, sensors = bytes_per_env(model), self.sensor_bytes()
+        states = bytes_per_env(model)
         try:
             check_memory("n_envs", n_envs, "the states of all envs", states)
         except OptionError:
-            check_memory("n_envs", n_envs, "the states and sensors of all envs", states + sensors)
+            check_memory("n_envs", n_envs, "the states and sensors of all envs", states + self.sensor_bytes())
             raise
 
     def sensor_bytes(self) -> int:

@@ -75,7 +75,7 @@ class _Target(NamedTuple):
 
     change: _Change
     values: torch.Tensor
-    index: Any
+    place: tuple[slice | torch.Tensor | int, ...]
     nominal: torch.Tensor
 
 
@@ -125,8 +125,8 @@ class ModelRandomizer:
         for change in changes:
             values = world.expand(change.field)
             ids = slice(None), columns(change.ids, task.device)
-            index = ids if change.column is None else (*ids, change.column)
-            self._targets.append(_Target(change, values, index, values[index].clone()))
+            place = ids if change.column is None else (*ids, change.column)
+            self._targets.append(_Target(change, values, place, values[place].clone()))
 
     def begin_episodes(self, mask: torch.Tensor) -> None:
         """Draw the values of new episodes, in the envs of a mask (B,) bool, and write them into the model."""
@@ -135,7 +135,7 @@ class ModelRandomizer:
         # one draw for all: each draw is about ten kernels on a GPU
         new = self._low + self._span * self._task.draws.uniform("model", len(self._by_name))
         self._drawn.copy_(torch.where(mask[:, None], new, self._drawn))
-        for change, values, index, nominal in self._targets:
+        for change, values, place, nominal in self._targets:
             new = nominal
             if change.factor in self._by_name:
                 factor = self._shaped(change.factor, nominal)
@@ -143,7 +143,7 @@ class ModelRandomizer:
             if change.addend in self._by_name:
                 new = new + self._shaped(change.addend, nominal)
             here = mask.reshape(-1, *[1] * (nominal.dim() - 1))
-            values[index] = torch.where(here, new, values[index])
+            values[place] = torch.where(here, new, values[place])
 
     def _shaped(self, name: str, like: torch.Tensor) -> torch.Tensor:
         """Return drawn values (B, 1, ...) with the type and the dimensions of a field."""
@@ -244,8 +244,15 @@ def _limited(model: mujoco.MjModel, actuators: np.ndarray) -> tuple[np.ndarray, 
     return joints, np.intersect1d(targets[of_tendons], np.flatnonzero(model.tendon_actfrclimited))
 
 
-def _change(field: str, ids: Sequence[int] | np.ndarray, column: int | None = None, **how: Any) -> _Change:
-    return _Change(field, [int(each) for each in ids], column, **how)
+def _change(
+    field: str,
+    ids: Sequence[int] | np.ndarray,
+    column: int | None = None,
+    factor: str = "",
+    divides: bool = False,
+    addend: str = "",
+) -> _Change:
+    return _Change(field, [int(each) for each in ids], column, factor, divides, addend)
 
 
 def _check_payload(ranges: ModelRandomization, model: mujoco.MjModel, base: str) -> None:
