@@ -12,6 +12,7 @@ from conftest import ARM, drop_scene
 
 import sensorium as sn
 from sensorium import cli
+from sensorium.cli import progress
 from sensorium.cli.arguments import parse_options
 
 COMMANDS = ["record", "replay", "validate", "generate", "export", "train", "evaluate"]
@@ -253,3 +254,22 @@ def test_options_by_key():
     assert base == {"rewards": {"torque": 1, "fall": 2}, "dt": 0.02}
     with pytest.raises(sn.OptionError, match=r"^--option dt.x=1: dt is 0.02, which has no keys$"):
         parse_options("--option", ["dt.x=1"], base)
+
+
+def test_progress_without_a_terminal_is_lines(capsys, monkeypatch):
+    with progress.progress("images", 3, "images") as advance:
+        advance(1)
+    assert capsys.readouterr().err == ""  # neither an empty line nor a bar
+    monkeypatch.setattr(progress, "LINE_EVERY", 0.0)
+    with progress.progress("images", 3, "images") as advance:
+        advance(1)
+        advance(2)
+    assert capsys.readouterr().err == "images: 1 of 3 images\nimages: 3 of 3 images\n"
+
+
+def test_an_unknown_task_of_a_training_names_the_option_for_own_tasks(tmp_path, capsys):
+    assert cli.main(["train", "wlk", "--out", str(tmp_path / "a")]) != 0
+    error = capsys.readouterr().err
+    assert "there is no task 'wlk' (did you mean 'walk'?)" in error
+    assert "a task of your own must be imported first (--module FILE)" in error
+    assert not (tmp_path / "a").exists()

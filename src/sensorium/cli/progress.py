@@ -5,13 +5,17 @@ from __future__ import annotations
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+
+LINE_EVERY = 10.0
+"""Seconds between lines of progress where stderr is no terminal."""
 
 
 @contextmanager
 def progress(label: str, total: int, unit: str) -> Iterator[Callable[[int], None]]:
-    """Show a progress bar during the block.
+    """Show a progress bar during the block; where stderr is no terminal, write a line every 10 s.
 
     Args:
         label: text before the bar.
@@ -21,6 +25,9 @@ def progress(label: str, total: int, unit: str) -> Iterator[Callable[[int], None
     Yields:
         A function that advances the bar by a count.
     """
+    if not sys.stderr.isatty():
+        yield _lines(label, total, unit)
+        return
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -28,6 +35,20 @@ def progress(label: str, total: int, unit: str) -> Iterator[Callable[[int], None
     with Progress(*columns, console=Console(file=sys.stderr), transient=True) as bar:
         task = bar.add_task(label, total=total)
         yield lambda count: bar.advance(task, count)
+
+
+def _lines(label: str, total: int, unit: str) -> Callable[[int], None]:
+    """Return a function that advances a count and writes it to stderr every 10 s."""
+    done, last = 0, time.monotonic()
+
+    def advance(count: int) -> None:
+        nonlocal done, last
+        done += count
+        if time.monotonic() - last >= LINE_EVERY:
+            last = time.monotonic()
+            print(f"{label}: {done:,} of {total:,} {unit}", file=sys.stderr, flush=True)
+
+    return advance
 
 
 @contextmanager

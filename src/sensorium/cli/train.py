@@ -55,7 +55,7 @@ class Train:
     resume: bool = False
     """Continue from the newest checkpoint with the stored options; --steps can be raised."""
     steps: Annotated[int | None, default(_RECIPE)] = None
-    """Total number of env steps."""
+    """Total number of env steps. A training by PPO ends with the update that reaches it."""
     envs: Annotated[int | None, default(_RECIPE)] = None
     """Number of envs that are simulated in parallel."""
     seed: Annotated[int | None, default(_RECIPE)] = None
@@ -195,7 +195,7 @@ class Train:
         return ppo_recipe(self.task, **given, **parse_options("--brain", self.brain))
 
     def _new_options(self) -> TrainOptions:
-        from sensorium.errors import OptionError
+        from sensorium.errors import NameNotFoundError, OptionError
         from sensorium.robots import SensorRig
         from sensorium.tasks import catalogue
         from sensorium.training import RECIPES, recipe
@@ -206,7 +206,11 @@ class Train:
                     f"--algorithm sac: there is no recipe to train {self.task!r} by SAC; remove --algorithm to train "
                     "it by PPO, or train it from Python with sn.training.TrainOptions and device"
                 )
-            catalogue.find(self.task)  # raises a better error if the task does not exist at all
+            try:
+                catalogue.find(self.task)  # raises a better error if the task does not exist at all
+            except NameNotFoundError as error:
+                text = f"{error}; a task of your own must be imported first (--module FILE)"
+                raise NameNotFoundError(text) from None
             if self.device not in (None, "cpu"):
                 raise OptionError(
                     f"--device {self.device}: the task {self.task!r} runs on the CPU only, and there is no recipe to "
