@@ -1,6 +1,8 @@
-"""The memory that a tensor task needs besides that of its scene, checked before it is allocated."""
+"""Building the scene of a tensor task, and the memory that the task needs besides, checked before it is allocated."""
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -9,9 +11,23 @@ from sensorium.worlds import Scene
 from sensorium.worlds.capacity import bytes_per_env
 from sensorium.worlds.device import too_little_memory
 
+if TYPE_CHECKING:
+    from sensorium.tasks.tensor.config import TensorTaskConfig
+
 _PER_SENSOR, _PER_FRAME = 1.3, 0.3
 """Observations of an env, as multiples of what its sensors take: all of them, and for each step of the history.
 Measured with the four tasks: within 20% of the resident memory."""
+
+
+def build_scene(scene: Scene, config: TensorTaskConfig) -> None:
+    """Build the scene of a task.
+
+    Raises:
+        OptionError, DeviceError: see :meth:`Scene.build` and :func:`check_fits`.
+    """
+    room = {} if config.device.startswith("cpu") else {"nconmax": config.nconmax, "njmax": config.njmax}
+    scene.build(n_envs=config.n_envs, device=config.device, seed=config.seed, threads=config.threads, **room)
+    check_observations(scene, config.history)
 
 
 def check_observations(scene: Scene, history: int) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -20,19 +20,15 @@ from sensorium.tasks.protocols import EntityLike
 from sensorium.tasks.tensor.episode_draws import EpisodeDraws, checked_numbers
 from sensorium.tasks.tensor.episode_log import EpisodeLog
 from sensorium.tasks.tensor.hook_results import HookResults
-from sensorium.tasks.tensor.hooks import ConfigT, InputDescription
-from sensorium.tasks.tensor.memory import check_observations
+from sensorium.tasks.tensor.hooks import ConfigT
+from sensorium.tasks.tensor.memory import build_scene
 from sensorium.tasks.tensor.model_randomization import inertia_options
-from sensorium.tasks.tensor.observations import ObservationPart, Observations, Tensors, space_of
-from sensorium.tasks.tensor.outputs import Outputs
+from sensorium.tasks.tensor.observations import Tensors
 from sensorium.tasks.tensor.randomizers import Randomizers
 from sensorium.tasks.tensor.robot_forms import make_robot
 from sensorium.tasks.tensor.sensor_timing import reserve_timing
 from sensorium.tasks.tensor.views import TensorViews
 from sensorium.worlds import Loop, Scene, run_on_device
-
-if TYPE_CHECKING:
-    from tensordict import TensorDict
 
 
 class TensorTask(TensorViews[ConfigT]):
@@ -65,44 +61,49 @@ class TensorTask(TensorViews[ConfigT]):
 
     keep_final: bool
     single_action_space: spaces.Box
-    single_observation_space: spaces.Dict
 
     @checked
     def __init__(self, config: ConfigT, robot: Robot | None = None, entity: EntityLike | None = None) -> None:
-        self.config, self.n_envs = config, config.n_envs
-        options = inertia_options(config.randomize) | checked_scene_options(self, "scene_options", self.scene_options())
-        self.scene = scene = Scene(dt=config.dt, substeps=config.substeps, **options)
-        # without shadows: their map is centred on the origin, and robots walk away from it
-        scene.add_light("directional", direction=(-0.3, 0.2, -1.0), shadow=False)
-        self.add_scene(scene)
-        body = make_robot(config, robot, entity)
-        body = reserve_timing(checked_robot(self, "place_robot", self.place_robot(body)), config)
-        self.robot = scene.add_robot(body, name=task_cameras.ROBOT)
-        self._entity_sensors = None if entity is None else entity.sensors
-        self.add_sensors(scene)
+        self.config = config
+        self._make_scene()
+        self._join(make_robot(config, robot, entity), task_cameras.ROBOT, entity)
         self.cameras = task_cameras.add_cameras(self, segmentation=False)
-        room = {} if config.device.startswith("cpu") else {"nconmax": config.nconmax, "njmax": config.njmax}
-        scene.build(n_envs=config.n_envs, device=config.device, seed=config.seed, threads=config.threads, **room)
-        self.device = scene.world.device
-        check_observations(scene, config.history)
+        build_scene(self.scene, config)
+        self._bind()
+        self.scene.world.on_reset = self._start
+        self._loop, self._loop_with_final = (
+            Loop(self.scene, self.act, end, self._fresh, self._update_observations)
+            for end in (self._judge, self._judge_and_keep)
+        )
+
+    def _make_scene(self) -> None:
+        """Make the scene with everything except the robot."""
+        config = self.config
+        options = inertia_options(config.randomize) | checked_scene_options(self, "scene_options", self.scene_options())
+        self.scene = Scene(dt=config.dt, substeps=config.substeps, **options)
+        # without shadows: their map is centred on the origin, and robots walk away from it
+        self.scene.add_light("directional", direction=(-0.3, 0.2, -1.0), shadow=False)
+        self.add_scene(self.scene)
+
+    def _join(self, robot: Robot, name: str, entity: EntityLike | None) -> None:
+        """Add the robot to the scene under a name, and the sensors that the task itself needs."""
+        self.n_envs, self._entity = self.config.n_envs, entity
+        body = reserve_timing(checked_robot(self, "place_robot", self.place_robot(robot)), self.config)
+        self.robot = self.scene.add_robot(body, name=name)
+        self.add_sensors(self.scene)
+
+    def _bind(self) -> None:
+        """Set up everything that needs the built scene."""
+        self.device = self.scene.world.device
         self._allocate()
         self.on_build()
         self._randomizers = Randomizers(self)
         limits = self._results.check_limits(self.action_limits())
         self.single_action_space = spaces.Box(*limits.numpy().T, dtype=np.float32)
         self.action, self.last_action = torch.zeros(2, self.n_envs, len(limits), device=self.device)
-        run_on_device(self._prepare, scene)
-        self._frames = torch.zeros(self.n_envs, config.history, self._observations.n_actor, device=self.device)
-        self._fresh = torch.zeros_like(self.terminated)
-        scene.world.on_reset = self._start
+        run_on_device(self._prepare, self.scene)
+        entity = self._entity
         self.keep_final = entity is not None
-        self._final, self._final_values = torch.zeros_like(self._frames), torch.zeros_like(self._observations.values)
-        self._loop, self._loop_with_final = (
-            Loop(scene, self.act, end, self._fresh, self._update_observations)
-            for end in (self._judge, self._judge_and_keep)
-        )
-        one = {name: space_of(value) for name, value in self._by_name(self._observations.values).items()}
-        self.single_observation_space = spaces.Dict(list(one.items()))  # type: ignore[arg-type]
         if entity is not None:
             own_spaces = self.single_observation_space, self.single_action_space
             entity.bind_tensors(self.robot, self.n_envs, *own_spaces, self.device, self.observation)
@@ -110,22 +111,12 @@ class TensorTask(TensorViews[ConfigT]):
     def _prepare(self) -> None:
         """Call the hooks that are captured later, which must have run once."""
         self._start(torch.zeros_like(self.terminated))
-        observe = self.config.observe, self.config.ground_truth, self._observe_own, self._observe_privileged
-        default_of = "" if "observe" in self.config.model_fields_set else self.name
-        self._observations = Observations(self.robot, *observe, self._entity_sensors, default_of)
-        self._outputs = Outputs(self.n_envs, self._observations.values.shape[1], self.device)
-        self._observations.values = self._outputs.values
-
-    def _observe_own(self) -> Mapping[str, torch.Tensor]:
-        return self._results.check("observe", self.observe(), per_env=False)
-
-    def _observe_privileged(self) -> dict[str, torch.Tensor]:
-        own = self._results.check("observe_privileged", self.observe_privileged(), per_env=False)
-        return self._randomizers.with_values(own)
+        self._begin_observing(None if self._entity is None else self._entity.sensors)
 
     def _allocate(self) -> None:
         flags = torch.zeros(5, self.n_envs, dtype=torch.bool, device=self.device)
         self.terminated, self.truncated, self.failed, self.diverged, self._ended = flags
+        self._fresh = torch.zeros_like(self.terminated)
         self.step_count, self.episode = torch.zeros(2, self.n_envs, dtype=torch.int64, device=self.device)
         self.episode.fill_(-1)
         self._begins_anew = torch.ones((), dtype=torch.bool, device=self.device)
@@ -164,14 +155,18 @@ class TensorTask(TensorViews[ConfigT]):
             first = torch.tensor(checked_numbers(numbers, self.n_envs), device=self.device)
             envs.zero_()
         self.scene.set_episodes(first, env_ids=envs)  # sensors draw the numbers of the same episodes
+        self._restart(first, envs)
+        self.scene.reset()
+        run_on_device(self._update_observations, self.scene)
+        return self.observation(), {"episode": self.episode.clone()}
+
+    def _restart(self, first: torch.Tensor, envs: torch.Tensor) -> None:
+        """Prepare the next reset of all envs, whose episodes have the numbers ``first`` (B,), drawn for ``envs``."""
         self.log.clear()
         self._ended.zero_()
         self._fresh.fill_(True)
         self.episode.copy_(first - 1)
         self.draws.set_envs(envs)
-        self.scene.reset()
-        run_on_device(self._update_observations, self.scene)
-        return self._by_name(self._observations.values.clone()), {"episode": self.episode.clone()}
 
     def reseed(self, seed: int) -> None:
         """Set the seed of all later episodes, and count episodes from 0 again. Call :meth:`reset` after it.
@@ -208,6 +203,10 @@ class TensorTask(TensorViews[ConfigT]):
                 which is not waited for, ``log.take()`` raises it.
         """
         self.step_in_place(action)
+        return self._last_step()
+
+    def _last_step(self) -> tuple[Tensors, torch.Tensor, torch.Tensor, torch.Tensor, dict[str, Any]]:
+        """Return copies of what :meth:`step` returns."""
         if self._host_reward is not None:
             self.log.check_reward(self._host_reward)
         values, reward, terminated, truncated = self._outputs.copy()
@@ -272,6 +271,16 @@ class TensorTask(TensorViews[ConfigT]):
 
     def _judge(self) -> None:
         """Compute rewards and ends of the step."""
+        terms, failures = self._evaluate()
+        torch.logical_or(self.terminated, self.truncated, out=self._ended)
+        self._finish(terms, failures)
+
+    def _judge_and_keep(self) -> None:
+        self._judge()
+        self._update_final()
+
+    def _evaluate(self) -> tuple[Mapping[str, torch.Tensor], Mapping[str, torch.Tensor]]:
+        """Compute reward, ``terminated`` and ``truncated``; returns the terms of the reward and the failures."""
         self.step_count.add_(1)
         diverged = self.diverged
         diverged.copy_(self.scene.world.diverged != 0)
@@ -284,7 +293,11 @@ class TensorTask(TensorViews[ConfigT]):
         self.reward.copy_(torch.where(diverged, 0.0, total))
         torch.logical_and(self.failed, ~diverged, out=self.terminated)
         self.truncated.copy_(~self.terminated & (diverged | (self.step_count >= self.config.max_steps)))
-        torch.logical_or(self.terminated, self.truncated, out=self._ended)
+        return terms, failures
+
+    def _finish(self, terms: Mapping[str, torch.Tensor], failures: Mapping[str, torch.Tensor]) -> None:
+        """Log the step, whose ends are known, and evaluate the episodes that end."""
+        diverged = self.diverged
         torch.logical_and(self._ended, self._begins_anew, out=self._fresh)
         metrics = self._results.check("metrics", self.metrics())
         if not self._metrics:
@@ -295,96 +308,6 @@ class TensorTask(TensorViews[ConfigT]):
         self.log.add(terms, metrics, failures, self.reward, self.step_count, self._ended, diverged)
         self.end_episodes(self._ended)
         self.last_action.copy_(self.action)
-
-    def _judge_and_keep(self) -> None:
-        self._judge()
-        self._update_final()
-
-    def _update_observations(self) -> None:
-        self._observations.update()
-        self._outputs.reward.copy_(self.reward)
-        torch.stack((self.terminated, self.truncated), out=self._outputs.flags)
-        frame = self._observations.values[:, None, : self._observations.n_actor]
-        if self.config.history == 1:
-            self._frames.copy_(frame)
-        else:
-            older = torch.where(self._fresh[:, None, None], frame, self._frames[:, :-1])
-            self._frames.copy_(torch.cat((frame, older), dim=1))
-
-    def _observe_begun(self) -> None:
-        """Update the observations after envs were reset; those of the other envs are the same."""
-        self._observations.update()
-        frame = self._observations.values[:, None, : self._observations.n_actor]
-        self._frames.copy_(torch.where(self._fresh[:, None, None], frame, self._frames))
-
-    def _update_final(self) -> None:
-        """Keep what is observed at the end of the step; where the physics diverged, that of the step before."""
-        before = self._observations.values.clone()
-        self._observations.update()
-        self._final_values.copy_(torch.where(self.diverged[:, None], before, self._observations.values))
-        frame = self._final_values[:, None, : self._observations.n_actor]
-        self._final.copy_(torch.cat((frame, self._frames[:, :-1]), dim=1))
-
-    # -- observations -------------------------------------------------------------------------------------------------
-
-    def _by_name(self, values: torch.Tensor) -> Tensors:
-        return self._observations.by_name(values)
-
-    def groups(self) -> dict[str, torch.Tensor]:
-        """Return copies of the last observations as matrices: "actor" (B, n history), newest first, and "critic"."""
-        values = self._observations.values
-        return {"actor": self._frames.flatten(1).clone(), "critic": values[:, self._observations.n_actor :].clone()}
-
-    @property
-    def actor_parts(self) -> list[ObservationPart]:
-        """What the policy observes, except images, in the order of the columns of :meth:`observation_matrix`."""
-        return self._observations.actor_parts
-
-    def observation_matrix(self) -> torch.Tensor:
-        """Return the last observations (B, columns), those of the actor first. The next step overwrites them."""
-        return self._observations.values
-
-    def describe_input(self, name: str) -> InputDescription:
-        """Return what a value of :meth:`observe` is."""
-        if not isinstance(name, str):
-            raise OptionError(f"name must be text, got {name!r:.80}")
-        if name == "last_action":
-            return InputDescription(source="previous_action")
-        return self.inputs.get(name, InputDescription())
-
-    def observation(self) -> Tensors:
-        """Return a copy of the last observation by uuid."""
-        return self._by_name(self._observations.values.clone())
-
-    def observation_views(self) -> Tensors:
-        """Return the last observation by uuid, which later steps overwrite."""
-        return self._by_name(self._observations.values)
-
-    def images(self) -> dict[str, torch.Tensor]:
-        """Return the images of ``observe_cameras`` as "image_NAME" -> (B, 3, H, W) uint8. Renders them."""
-        found = {}
-        for name in self.config.observe_cameras:
-            colours = self.cameras[name].read().rgb
-            assert colours is not None
-            found[f"image_{name}"] = colours.movedim(-1, 1).contiguous()
-        return found
-
-    def as_tensordict(self) -> TensorDict:
-        """Return :meth:`groups` and :meth:`images` as a TensorDict, for the networks of rsl_rl."""
-        from tensordict import TensorDict
-
-        return TensorDict({**self.groups(), **self.images()}, batch_size=[self.n_envs], device=self.device)
-
-    def last_metrics(self) -> dict[str, torch.Tensor]:
-        """Return the task's metrics of the last step, (B,) each. The next step overwrites them."""
-        return self._metrics
-
-    def final_actor(self) -> torch.Tensor:
-        """Return a copy of the actor's last observation of the episodes that ended in this step, (B, n history).
-
-        Only valid for those envs, and if :attr:`keep_final` is True.
-        """
-        return self._final.flatten(1).clone()
 
     # -- scene --------------------------------------------------------------------------------------------------------
 

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, Literal, cast, overload
 
 from sensorium._arguments import checked_flag
 from sensorium.errors import OptionError
-from sensorium.tasks.tensor.hooks import ConfigT, TensorHooks
+from sensorium.tasks.tensor.hooks import ConfigT
+from sensorium.tasks.tensor.observing import ObservingTask
 
 if TYPE_CHECKING:
     from sensorium.tasks.sb3 import TaskVecEnv
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from sensorium.tasks.tensor.task import TensorTask
 
 
-class TensorViews(TensorHooks[ConfigT]):
+class TensorViews(ObservingTask[ConfigT]):
     """The views of a tensor task. Their packages are imported at the first use."""
 
     @property
