@@ -21,7 +21,7 @@ from sensorium.tasks.shared_task import SharedTask
 from sensorium.tasks.table import TableConfig, TableTask
 from sensorium.tasks.task import Task
 from sensorium.tasks.task_camera import TaskCamera
-from sensorium.tasks.tensor import Lift, LiftConfig, TensorTask, TensorTaskConfig, Walk, WalkConfig
+from sensorium.tasks.tensor import Lift, LiftConfig, SharedTensorTask, TensorTask, TensorTaskConfig, Walk, WalkConfig
 
 register()
 
@@ -60,6 +60,7 @@ __all__ = [
     "Reach",
     "ReachConfig",
     "SharedTask",
+    "SharedTensorTask",
     "SubTask",
     "TableConfig",
     "TableTask",

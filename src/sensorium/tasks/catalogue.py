@@ -8,7 +8,6 @@ from typing import Any, overload
 from sensorium._arguments import checked
 from sensorium.errors import OptionError
 from sensorium.robots import Robot
-from sensorium.tasks import rig_cameras
 from sensorium.tasks.balance import Balance
 from sensorium.tasks.checks import check_names, checked_class
 from sensorium.tasks.door_opening import DoorOpening
@@ -19,9 +18,10 @@ from sensorium.tasks.pick import Pick
 from sensorium.tasks.pick_and_place import PickAndPlace
 from sensorium.tasks.protocols import EntityLike
 from sensorium.tasks.reach import Reach
-from sensorium.tasks.shared_task import SharedTask, period_of
+from sensorium.tasks.shared_task import SharedTask
 from sensorium.tasks.task import Task
-from sensorium.tasks.tensor import Lift, TensorBalance, TensorReach, TensorTask, Walk
+from sensorium.tasks.tensor import Lift, SharedTensorTask, TensorBalance, TensorReach, TensorTask, Walk
+from sensorium.tasks.tensor.entity_body import check_options, check_rate, checked_body
 
 _ALL: tuple[type[Task[Any]], ...] = (Pick, PickAndPlace, Opening, DoorOpening, NavToObj, MultiTask, Balance, Reach)
 TASKS: dict[str, type[Task[Any]]] = {each.name: each for each in _ALL}
@@ -61,6 +61,10 @@ def is_tensor_task(name: str, options: Container[str]) -> bool:
 
 
 @overload
+def make(
+    name: str, *, entities: Mapping[str, EntityLike], spacing: float = 1.0, device: str, **options: Any
+) -> SharedTensorTask: ...
+@overload
 def make(name: str, *, entities: Mapping[str, EntityLike], spacing: float = 1.0, **options: Any) -> SharedTask: ...
 @overload
 def make(
@@ -74,7 +78,7 @@ def make(
     entities: Mapping[str, EntityLike] | None = None,
     spacing: float = 1.0,
     **options: Any,
-) -> Task[Any] | TensorTask[Any] | SharedTask:
+) -> Task[Any] | TensorTask[Any] | SharedTask | SharedTensorTask:
     """Make a task. Call ``reset()`` before the first step.
 
     Args:
@@ -82,7 +86,8 @@ def make(
         robot: a name of ``sn.robots.names()``, or a robot object with move groups. Default: the task's own robot.
         entity: a ``TrainableEntity`` that acts instead of a robot. Its own sensors are the only observations; a tensor
             task adds what it observes itself, such as a command.
-        entities: several entities by name, in one scene; see :class:`sensorium.tasks.SharedTask`.
+        entities: several entities by name, in one scene; see :class:`sensorium.tasks.SharedTask`, and
+            :class:`sensorium.tasks.SharedTensorTask` for "walk", and "balance" with ``device``.
         spacing: distance between neighbouring entities, m.
         **options: options of the task, for example ``n_envs``, ``seed``, ``max_steps``, ``cameras``; see the task's
             ``config_type``. With ``device`` ("cpu", "cuda", ...), tasks that have both forms, "balance" and "reach",
@@ -99,10 +104,12 @@ def make(
     """
     if not isinstance(name, str):
         raise OptionError(f"name must be the name of a task, got {name!r:.80}")
+    if entities is not None and (robot is not None or entity is not None):
+        raise OptionError("entities have their own robots: do not pass robot or entity")
     if is_tensor_task(name, options):
         tensor_cls = checked_class("TENSOR_TASKS", name, TENSOR_TASKS[name], TensorTask)
         if entities is not None:
-            raise OptionError(f"entities: several entities act in tasks on arrays only; the task {name!r} takes one")
+            return SharedTensorTask(tensor_cls, tensor_cls.config_type(**options), entities, spacing)
         if entity is not None:
             return _make_entity_task(tensor_cls, robot, entity, options)
         return _make_tensor_task(tensor_cls, robot, options)
@@ -113,14 +120,14 @@ def make(
             f"are {', '.join(TENSOR_TASKS)}"
         )
     if entities is not None:
-        if robot is not None or entity is not None:
-            raise OptionError("entities have their own robots: do not pass robot or entity")
         return SharedTask(cls, cls.config_type(**options), entities, spacing)
     if entity is not None:
         body = _body_of(entity, robot)
         # An entity's steps are stored in its memory. A history would grow without bound while single envs are reset.
         config = cls.config_type(robot=body.options.kind or "own", **{"keep_history": False, **options})
-        _check_rate(entity, config.dt, ", or with entities={'name': entity}, which holds actions between decisions")
+        check_rate(
+            entity, config.dt, otherwise=", or with entities={'name': entity}, which holds actions between decisions"
+        )
         return cls(config, body, entity)
     if isinstance(robot, Robot):
         return cls(cls.config_type(robot=robot.options.kind or "own", **options), robot)
@@ -136,37 +143,15 @@ def _body_of(entity: EntityLike, robot: object) -> Robot:
     return entity.make_robot()
 
 
-def _check_rate(entity: EntityLike, dt: float, otherwise: str = "") -> None:
-    """Raise OptionError if an entity does not decide in every step."""
-    if period_of("entity", entity, dt) != 1:
-        raise OptionError(
-            f"the entity decides {entity.rate:g} times per second, but a step of the task takes {dt:g} s; "
-            f"make the task with dt={1 / (entity.rate or 1):g}{otherwise}"
-        )
-
-
-_OF_ENTITIES = {
-    "rig": "its sensors",
-    "observe": "its sensors, all of which it observes",
-    "observe_cameras": "its sensors, without cameras",
-    "ground_truth": "its sensors; give it privileged ones",
-    "history": "its sensors; set their history_length",
-}
-"""Options of tensor tasks that an entity decides itself -> by what."""
-
-
 def _make_entity_task(
     cls: type[TensorTask[Any]], robot: object, entity: EntityLike, options: dict[str, Any]
 ) -> TensorTask[Any]:
     """Return a tensor task in which an entity acts."""
-    body = _body_of(entity, robot)
-    for name, instead in _OF_ENTITIES.items():
-        if name in options:
-            raise OptionError(f"{name}: with an entity, this follows from {instead}; remove {name}")
-    if len(rig_cameras.choose_cameras(body, False).options.rig.sensors) < len(body.options.rig.sensors):
-        raise OptionError("entity: entities with cameras act in tasks on arrays only; remove its cameras")
+    _body_of(entity, robot)
+    check_options(options)
+    body = checked_body(entity)
     config = cls.config_type(robot=body.options.kind or "own", **options)
-    _check_rate(entity, config.dt)
+    check_rate(entity, config.dt)
     return cls(config, body, entity)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -13,10 +13,80 @@ from sensorium.errors import EpisodeOverError, OptionError, shorten
 from sensorium.suites import pick_env
 from sensorium.tasks.checks import check_names
 from sensorium.tasks.observation_view import RENDER_MODES, ObservationView, Space, checked_render_mode
+from sensorium.tasks.protocols import EntityLike
 from sensorium.tasks.shared_task import SharedTask
 
 
-class ParallelView(ParallelEnv[str, Any, np.ndarray]):  # type: ignore[misc]
+class _Config(Protocol):
+    @property
+    def dt(self) -> float: ...
+
+
+class AgentTask(Protocol):
+    """A task of several entities, as its views see it."""
+
+    name: str
+    entities: dict[str, EntityLike]
+
+    @property
+    def config(self) -> _Config: ...
+    def render(self, env: int = 0) -> np.ndarray:
+        """Return an image of one env."""
+
+    def close(self) -> None:
+        """Free the scene."""
+
+
+class AgentsView(ParallelEnv[str, Any, Any]):  # type: ignore[misc]
+    """What the views of tasks of several entities have in common: agents, spaces and images.
+
+    Args:
+        task: the task.
+        observation_spaces, action_spaces: spaces of one env, by agent.
+        render_mode: "rgb_array" for ``render()`` to return images, (480, 640, 3) uint8.
+
+    Raises:
+        OptionError: the render mode is unknown.
+    """
+
+    def __init__(
+        self,
+        task: AgentTask,
+        observation_spaces: dict[str, Space],
+        action_spaces: dict[str, Space],
+        render_mode: str | None,
+    ) -> None:
+        self._images, self.render_mode = task, checked_render_mode(render_mode)
+        self.metadata = {
+            "name": f"sensorium_{task.name}_v0",
+            "render_modes": list(RENDER_MODES),
+            "render_fps": round(1 / task.config.dt),
+            "is_parallelizable": True,
+        }
+        self.possible_agents = list(task.entities)
+        self.agents: list[str] = []
+        self.observation_spaces, self.action_spaces = observation_spaces, action_spaces
+
+    def observation_space(self, agent: str) -> Space:
+        """Return the observation space of an agent in one env, the same object at each call."""
+        check_names("agent", [agent], self.observation_spaces)
+        return self.observation_spaces[agent]
+
+    def action_space(self, agent: str) -> Space:
+        """Return the action space of an agent in one env, the same object at each call."""
+        check_names("agent", [agent], self.action_spaces)
+        return self.action_spaces[agent]
+
+    def render(self) -> np.ndarray | None:
+        """Return an image of the first env, (480, 640, 3) uint8, or None without a ``render_mode``."""
+        return None if self.render_mode is None else self._images.render()
+
+    def close(self) -> None:
+        """Free the scene."""
+        self._images.close()
+
+
+class ParallelView(AgentsView):
     """A shared task of one env as a PettingZoo ``ParallelEnv``. Its agents are the entities, by name.
 
     Each step is one step of the task. An agent with a lower decision rate gets an observation and a reward in every
@@ -41,30 +111,10 @@ class ParallelView(ParallelEnv[str, Any, np.ndarray]):  # type: ignore[misc]
         if task.config.autoreset:
             raise OptionError("a ParallelEnv is reset by its user: make the task with autoreset=False")
         self.task = task
-        self.render_mode = checked_render_mode(render_mode)
-        self.metadata = {
-            "name": f"sensorium_{task.name}_v0",
-            "render_modes": list(RENDER_MODES),
-            "render_fps": round(1 / task.config.dt),
-            "is_parallelizable": True,
-        }
-        self.possible_agents = list(task.entities)
-        self.agents: list[str] = []
         self._views = {name: ObservationView(suite, None, flatten) for name, suite in task.suites.items()}
-        self.observation_spaces: dict[str, Space] = {name: view.space for name, view in self._views.items()}
-        self.action_spaces: dict[str, Space] = {
-            name: member.single_action_space for name, member in task.members.items()
-        }
-
-    def observation_space(self, agent: str) -> Space:
-        """Return the observation space of an agent, the same object at each call."""
-        check_names("agent", [agent], self.observation_spaces)
-        return self.observation_spaces[agent]
-
-    def action_space(self, agent: str) -> Space:
-        """Return the action space of an agent, the same object at each call."""
-        check_names("agent", [agent], self.action_spaces)
-        return self.action_spaces[agent]
+        spaces: dict[str, Space] = {name: view.space for name, view in self._views.items()}
+        actions: dict[str, Space] = {name: member.single_action_space for name, member in task.members.items()}
+        super().__init__(task, spaces, actions, render_mode)
 
     def reset(
         self, seed: int | None = None, options: dict[str, Any] | None = None
@@ -112,14 +162,6 @@ class ParallelView(ParallelEnv[str, Any, np.ndarray]):  # type: ignore[misc]
 
     def _select(self, observations: Mapping[str, Any]) -> dict[str, Any]:
         return {name: pick_env(self._views[name].select(observations[name]), 0) for name in self.agents}
-
-    def render(self) -> np.ndarray | None:
-        """Return an image, (480, 640, 3) uint8, or None without a ``render_mode``."""
-        return None if self.render_mode is None else self.task.render()
-
-    def close(self) -> None:
-        """Free the scene."""
-        self.task.close()
 
 
 def _row(name: str, action: ArrayLike) -> np.ndarray:

@@ -62,7 +62,17 @@ class SharedTask:
     def __init__(
         self, kind: type[Task[Any]], config: TaskConfig, entities: Mapping[str, EntityLike], spacing: float = 1.0
     ) -> None:
-        _check(kind, config, entities, spacing)
+        if not kind.shareable:
+            raise OptionError(
+                f"the task {kind.name!r} is for one robot; several entities can only do 'balance' together, or 'walk' "
+                "on tensors"
+            )
+        check_entities(entities, spacing)
+        if config.cameras:
+            raise OptionError(
+                "cameras cannot be options of a task with several entities; give each entity sn.Camera(...) among its "
+                "sensors"
+            )
         self.name, self.config, self.n_envs = kind.name, config, config.n_envs
         self.entities = dict(entities)
         self.periods = {name: period_of(name, entity, config.dt) for name, entity in entities.items()}
@@ -274,10 +284,8 @@ class SharedTask:
             member._restart(ids, rngs[name])
 
     def _seed_members(self, seed: int) -> None:
-        """Give each member a seed that depends only on ``seed`` and its name."""
         for name, member in self.members.items():
-            sequence = np.random.SeedSequence([seed, zlib.crc32(name.encode())])
-            member.reseed(int(sequence.generate_state(1)[0]))
+            member.reseed(seed_of(name, seed))
 
     # -- views --------------------------------------------------------------------------------------------------------
 
@@ -308,6 +316,11 @@ class SharedTask:
         return f"<SharedTask {self.name!r} of {self.n_envs} envs, entities {', '.join(self.entities)}>"
 
 
+def seed_of(name: str, seed: int) -> int:
+    """Return the seed of an entity's episodes, which depends only on its name and the seed of the task."""
+    return int(np.random.SeedSequence([seed, zlib.crc32(name.encode())]).generate_state(1)[0])
+
+
 def period_of(name: str, entity: EntityLike, dt: float) -> int:
     """Return the number of steps between two decisions of an entity.
 
@@ -331,9 +344,16 @@ def period_of(name: str, entity: EntityLike, dt: float) -> int:
     return round(steps)
 
 
-def _check(kind: type[Task[Any]], config: TaskConfig, entities: object, spacing: float) -> None:
-    if not kind.shareable:
-        raise OptionError(f"the task {kind.name!r} is for one robot; several entities can only do 'balance' together")
+def check_entities(entities: object, spacing: float) -> None:
+    """Check the entities of a task.
+
+    Args:
+        entities: the entities by name.
+        spacing: distance between neighbouring ones, m.
+
+    Raises:
+        OptionError: they are no mapping of names to different entities, or the distance is not > 0.
+    """
     if not isinstance(entities, Mapping) or not entities:
         raise OptionError(f"entities must be a dict of name -> TrainableEntity with at least one, got {entities!r}")
     for name, entity in entities.items():
@@ -343,8 +363,3 @@ def _check(kind: type[Task[Any]], config: TaskConfig, entities: object, spacing:
         raise OptionError("entities must be different objects, since an entity has one body; make one for each name")
     if not math.isfinite(spacing) or spacing <= 0:
         raise OptionError(f"spacing must be finite and > 0, got {spacing!r}")
-    if config.cameras:
-        raise OptionError(
-            "cameras cannot be options of a task with several entities; give each entity sn.Camera(...) among its "
-            "sensors"
-        )

@@ -57,7 +57,7 @@ class TaskCamera(Camera):
 
     @model_validator(mode="before")
     @classmethod
-    def _fill_in(cls, values: Any) -> Any:
+    def _fill_in(cls, values: object) -> object:
         """Translate other spellings, and drop defaults that other options replace."""
         if not isinstance(values, Mapping):
             return values

@@ -8,6 +8,7 @@ from sensorium.tasks.tensor.hooks import InputDescription
 from sensorium.tasks.tensor.lift import Lift, LiftConfig, LiftRewards
 from sensorium.tasks.tensor.model_randomization import ModelRandomization
 from sensorium.tasks.tensor.reach import TensorReach, TensorReachConfig
+from sensorium.tasks.tensor.shared import SharedTensorTask
 from sensorium.tasks.tensor.task import TensorTask
 from sensorium.tasks.tensor.walk import Walk, WalkConfig, WalkRewards
 from sensorium.tasks.tensor.walk_ground import RoughGround
@@ -22,6 +23,7 @@ __all__ = [
     "LiftRewards",
     "ModelRandomization",
     "RoughGround",
+    "SharedTensorTask",
     "TensorBalance",
     "TensorBalanceConfig",
     "TensorReach",

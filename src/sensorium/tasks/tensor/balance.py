@@ -60,6 +60,9 @@ class TensorBalance(TensorTask[TensorBalanceConfig]):
     name = "balance"
     config_type = TensorBalanceConfig
 
+    def check_shared(self) -> None:
+        """Accept several entities: each balances at its own start."""
+
     def place_robot(self, robot: Robot) -> Robot:
         return with_sensors(robot, SENSORS)
 

@@ -64,7 +64,7 @@ class TensorGymView(gymnasium.Env[Any, np.ndarray]):
         self.task = task
         self.render_mode = checked_render_mode(render_mode)
         self.metadata = {**self.metadata, "render_fps": round(1 / task.config.dt)}
-        self._selection = _Selection(task, keys, flatten)
+        self._selection = Selection(task, keys, flatten)
         self.observation_space = self._selection.space
         self.action_space = task.single_action_space
         self._is_over = True
@@ -98,7 +98,7 @@ class TensorGymView(gymnasium.Env[Any, np.ndarray]):
         return self._first_env(observation), float(reward), bool(terminated), bool(truncated), success
 
     def _first_env(self, value: Values) -> Any:
-        return pick_env(_as_arrays(value), 0)
+        return pick_env(as_arrays(value), 0)
 
     def render(self) -> np.ndarray | None:  # type: ignore[override]
         """Return an image, (480, 640, 3) uint8, or None without a ``render_mode``."""
@@ -162,7 +162,7 @@ class TensorVectorView(gymnasium.vector.VectorEnv[Any, Any, Any]):
         self.render_mode = checked_render_mode(render_mode)
         self._use_torch = output == "torch"
         self.metadata = {**self.metadata, "render_fps": round(1 / task.config.dt), "torch": self._use_torch}
-        self._selection = _Selection(task, keys, flatten)
+        self._selection = Selection(task, keys, flatten)
         self.single_observation_space = self._selection.space
         self.observation_space = batched_space(self._selection.space, task.n_envs)
         self.single_action_space = task.single_action_space
@@ -211,7 +211,7 @@ class TensorVectorView(gymnasium.vector.VectorEnv[Any, Any, Any]):
         return {name: self._output(values), f"_{name}": self._output(torch.ones_like(values, dtype=torch.bool))}
 
     def _output(self, value: Values) -> Any:
-        return value if self._use_torch else _as_arrays(value)
+        return value if self._use_torch else as_arrays(value)
 
     def render(self) -> tuple[np.ndarray, ...] | None:
         """Return an image of each env, (480, 640, 3) uint8, or None without a ``render_mode``."""
@@ -222,7 +222,7 @@ class TensorVectorView(gymnasium.vector.VectorEnv[Any, Any, Any]):
         self.task.close()
 
 
-class _Selection:
+class Selection:
     """What a view observes of a task; arguments are those of :class:`TensorVectorView`.
 
     Attributes:
@@ -281,11 +281,11 @@ def _success(task: TensorTask[Any]) -> dict[str, torch.Tensor]:
     return {"success": metrics["reached"] > 0} if "reached" in metrics else {}
 
 
-def _as_arrays(value: Values) -> Arrays:
+def as_arrays(value: Values) -> Arrays:
     """Return tensors in nested dicts as arrays; on the CPU over the same memory."""
     if isinstance(value, torch.Tensor):
         return value.numpy(force=True)
-    return {name: _as_arrays(each) for name, each in value.items()}
+    return {name: as_arrays(each) for name, each in value.items()}
 
 
 def _rows(value: Arrays, mask: np.ndarray) -> np.ndarray:

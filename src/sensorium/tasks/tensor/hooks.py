@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 import torch
 
 from sensorium.deploy.contract import ActionTerm, Source
+from sensorium.errors import OptionError
 from sensorium.robots import Robot
 from sensorium.tasks.tensor.config import TensorTaskConfig
 from sensorium.tasks.tensor.episode_draws import EpisodeDraws
@@ -76,6 +77,8 @@ class TensorHooks(Generic[ConfigT]):
     """The scene."""
     robot: Robot
     """The robot."""
+    others: Sequence[Robot] = ()
+    """Robots of the other entities that share the scene."""
     draws: EpisodeDraws
     """Random numbers of the running episodes."""
     action: torch.Tensor
@@ -98,6 +101,16 @@ class TensorHooks(Generic[ConfigT]):
     """Number of each env's episode, (B,) int64, counted from 0; -1 before the first reset."""
     _metrics: dict[str, torch.Tensor]
     """What :meth:`metrics` returned in the last step."""
+
+    def check_shared(self) -> None:
+        """Raise OptionError if several entities cannot do the task in one scene. Default: they cannot.
+
+        A task that they can do places each robot relative to the position in its options, and begins the names of what
+        :meth:`add_sensors` adds with that of the robot. :meth:`add_scene` is called for the first of them only.
+        """
+        raise OptionError(
+            f"entities: the task {self.name!r} is for one robot; tasks on tensors for several are 'balance' and 'walk'"
+        )
 
     def scene_options(self) -> dict[str, Any]:
         """Return options of the scene besides ``dt`` and ``substeps``."""
@@ -168,11 +181,15 @@ class TensorHooks(Generic[ConfigT]):
         """
         if not self.config.curriculum:
             return
-        succeeded, reached = self.truncated & ~self.diverged, self._metrics.get("reached")
+        succeeded, reached = self.lasted(), self._metrics.get("reached")
         if reached is not None:
             succeeded = succeeded & (reached > 0.5)
         change = DIFFICULTY_STEP * (2.0 * succeeded.float() - ended.float())
         self.difficulty.add_(change).clamp_(0.0, 1.0)
+
+    def lasted(self) -> torch.Tensor:
+        """Return whether the last step completed ``max_steps`` steps without a failure, (B,) bool."""
+        return self.truncated & ~self.diverged & (self.step_count >= self.config.max_steps)
 
     def observe(self) -> dict[str, torch.Tensor]:
         """Return what the policy observes besides the robot's sensors, by uuid: (B, ...) tensors."""

@@ -99,7 +99,8 @@ class ModelRandomizer:
     def __init__(self, task: TensorHooks[Any]) -> None:
         self._task, ranges = task, _checked(task.config.randomize)
         world, robot = task.scene.world, task.robot
-        known = _changes(task.scene.model, f"{robot.name}/", robot.options.base, ranges.friction[1])
+        others = [f"{each.name}/" for each in task.others]
+        known = _changes(task.scene.model, f"{robot.name}/", robot.options.base, ranges.friction[1], others)
         names: list[str] = []
         for name in ModelRandomization.model_fields:
             if getattr(ranges, name) == _neutral(name):
@@ -175,7 +176,9 @@ def _checked(ranges: object) -> ModelRandomization:
     return ranges
 
 
-def _changes(model: mujoco.MjModel, prefix: str, base: str | None, friction: float) -> list[_Change]:
+def _changes(
+    model: mujoco.MjModel, prefix: str, base: str | None, friction: float, other_robots: Sequence[str]
+) -> list[_Change]:
     """Return what can be changed in a scene.
 
     Args:
@@ -183,12 +186,15 @@ def _changes(model: mujoco.MjModel, prefix: str, base: str | None, friction: flo
         prefix: the prefix of the names of the robot.
         base: link of the robot that carries a payload.
         friction: maximum factor of friction.
+        other_robots: prefixes of the names of other robots, which are no objects.
     """
     bodies = np.arange(model.nbody)
-    own = np.array([model.body(each).name.startswith(prefix) for each in range(model.nbody)])
+    of_bodies = [model.body(each).name for each in bodies]
+    own = np.array([name.startswith(prefix) for name in of_bodies])
+    foreign = np.array([name.startswith(tuple(other_robots)) for name in of_bodies])
     moving = (model.body_weldid != 0) & (model.body_mocapid < 0)
     root = -1 if base is None else int(model.body(prefix + base).id)
-    links, objects = bodies[own & moving], bodies[~own & moving]
+    links, objects = bodies[own & moving], bodies[~own & ~foreign & moving]
     geoms = _rubbing(model, own, friction)
     mine = np.array([model.actuator(each).name.startswith(prefix) for each in range(model.nu)], dtype=bool)
     gain, bias = model.actuator_gainprm, model.actuator_biasprm

@@ -82,7 +82,8 @@ def _rounded_up(value: float) -> float:
 def _sensors(task: TensorHooks[Any]) -> dict[str, Sensor[Any]]:
     """Return the sensors whose parameters can be drawn: those of the robot by name, and others of the scene by uuid."""
     own = {name: task.robot.rig[name] for name in task.robot.rig.names}
-    others = {uuid: each for uuid, each in task.scene.sensors.items() if each not in own.values()}
+    of_robots = [*own.values(), *(robot.rig[name] for robot in task.others for name in robot.rig.names)]
+    others = {uuid: each for uuid, each in task.scene.sensors.items() if each not in of_robots}
     return {name: each for name, each in (others | own).items() if isinstance(each, Sensor)}
 
 

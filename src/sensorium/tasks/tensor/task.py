@@ -238,27 +238,27 @@ class TensorTask(TensorViews[ConfigT]):
         run_on_device(self._observe_begun, self.scene)
         return self.observation()
 
-    def _take(self, action: torch.Tensor | np.ndarray) -> None:
+    def _take(self, action: torch.Tensor | np.ndarray, label: str = "action") -> None:
         """Check an action and write it into :attr:`action`. Kinds of tensors are checked only if that fails."""
         try:
             values = action if type(action) is torch.Tensor else torch.as_tensor(None if is_masked(action) else action)
         except (TypeError, ValueError, RuntimeError) as error:
-            raise OptionError(f"action must be numbers, got {action!r:.80}") from error
+            raise OptionError(f"{label} must be numbers, got {action!r:.80}") from error
         try:
             if values.shape != self.action.shape:
-                raise OptionError(f"action must have shape {tuple(self.action.shape)}, got {tuple(values.shape)}")
+                raise OptionError(f"{label} must have shape {tuple(self.action.shape)}, got {tuple(values.shape)}")
             if values.is_complex():
-                raise OptionError(f"action must be real numbers, got {values.dtype}")
+                raise OptionError(f"{label} must be real numbers, got {values.dtype}")
             if not self.scene.world.is_gpu:
                 if not bool(torch.isfinite(values).all()):
                     seen = self._observations.not_finite()
                     cause = f": the last observation was not finite either, {seen}" if seen else ""
-                    raise OptionError(f"action must be finite, got NaN or infinity{cause}")
+                    raise OptionError(f"{label} must be finite, got NaN or infinity{cause}")
                 if int(self.episode[0]) < 0:
                     raise EpisodeOverError("call reset() before the first step()")
             self.action.copy_(values.detach() if values.requires_grad else values)
         except (RuntimeError, ValueError):
-            check_plain("action", values)
+            check_plain(label, values)
             raise
 
     def _start(self, mask: torch.Tensor) -> None:

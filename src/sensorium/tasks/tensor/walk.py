@@ -126,6 +126,16 @@ class Walk(TensorTask[WalkConfig]):
         "heights": InputDescription("m", "base"),
     }
 
+    _ground: WalkGround | None = None
+    """Rough ground; None on a plane."""
+
+    def check_shared(self) -> None:
+        if self.config.terrain != "flat":
+            raise OptionError(
+                f'terrain must be "flat" for several entities, got {self.config.terrain!r}: on rough ground, episodes '
+                "begin at random places, so the robots could be inside one another"
+            )
+
     def scene_options(self) -> dict[str, Any]:
         options: dict[str, Any] = {"integrator": "implicitfast", "cone": "pyramidal"}
         if self.config.device != "cpu":
@@ -143,10 +153,10 @@ class Walk(TensorTask[WalkConfig]):
         return with_sensors(robot, rig.model_copy(update={"sensors": on_base}))
 
     def add_scene(self, scene: Scene) -> None:
-        self._ground = WalkGround(self.config.ground, self.config.seed) if self.config.terrain == "rough" else None
-        if self._ground is None:
+        if self.config.terrain == "flat":
             super().add_scene(scene)
         else:
+            self._ground = WalkGround(self.config.ground, self.config.seed)
             self._ground.add_to(scene)
 
     def add_sensors(self, scene: Scene) -> None:
@@ -294,7 +304,7 @@ class Walk(TensorTask[WalkConfig]):
             return
         self._tracked.add_(self._tracking)
         mean = self._tracked / self.step_count
-        harder = ended & self.truncated & (mean > _HARDER)
+        harder = self.lasted() & (mean > _HARDER)
         easier = ended & (self.terminated | (mean < _EASIER))
         change = DIFFICULTY_STEP * (harder.float() - easier.float())
         self.difficulty.add_(change).clamp_(0.0, 1.0)
