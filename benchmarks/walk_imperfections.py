@@ -138,13 +138,19 @@ def draw(found: Result, path: Path) -> None:
     figure, axes = plt.subplots(figsize=(9.0, 3.8), layout="constrained")
     names = [PERFECT, *ALONE, "all"]
     trainings = {
-        **{f"trained with {what}": [found[kind][name] for name in names] for kind, what in BOTH.items()},
+        **{
+            f"trained with {what}": [found[kind][name] for name in names]
+            for kind, what in BOTH.items()
+            if kind in found
+        },
         "trained with it alone": [found[name][name] if name in found else [] for name in names],
     }
     colors = ("#b9553a", "#2f6f8f", "#8fae5d")
     for place, (label, results) in enumerate(trainings.items()):
         x = np.arange(len(names)) + (place - 1) * 0.27
         here = [number for number, values in enumerate(results) if values]
+        if not here:
+            continue
         seeds = np.array([[tracking for tracking, _ in results[number]] for number in here])
         axes.bar(x[here], seeds.mean(axis=1), 0.25, color=colors[place], label=label)
         axes.plot(x[here], seeds, "o", color="black", markersize=3, alpha=0.6)

@@ -374,3 +374,16 @@ def test_a_keyframe_beside_a_robot_object_is_refused():
         sn.OptionError, match="keyframe must be None with a robot object, whose robot has a pose of its own"
     ):
         sn.tasks.make("balance", robot=robot, device="cpu", keyframe="home")
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_a_reset_of_some_envs_leaves_the_model_of_the_others(sled, device):
+    task = sled(device, randomize={"mass": (0.5, 2.0), "stiffness": (0.5, 2.0), "friction": (0.5, 2.0)})
+    world = task.scene.world
+    fields = [world.expand(name) for name in ("body_mass", "body_inertia", "actuator_gainprm", "geom_friction")]
+    before = [field.clone() for field in fields]
+    some = torch.tensor([True, False, True, False, False, True], device=task.device)
+    task.scene.reset(some)
+    for field, old in zip(fields, before, strict=True):
+        assert torch.equal(field[~some], old[~some])
+        assert not bool((field == old)[some].flatten(1).all(dim=1).any())

@@ -130,6 +130,25 @@ def test_observations_that_do_not_fit_are_refused(trained):
     )
 
 
+def test_a_brain_of_a_task_with_fewer_actions_than_the_robot(tmp_path):
+    """The fingers of the arm do nothing in "reach"."""
+    senses = {"sensors": [{"name": "joints", "type": "JointEncoder"}]}
+    arm = EntityOptions(robot="franka", sensors=senses)
+    train_ppo(options(steps=16, task="reach", entity=arm), tmp_path / "reach", tensorboard=False)
+    robot = sn.TrainableEntity("franka", arm.sensors, PPOBrain, brain_options={"folder": tmp_path / "reach"})
+    assert robot.action_space.shape != (7,)
+    task = sn.tasks.make("reach", entity=robot, n_envs=2, device="cpu")
+    observation, _ = task.reset()
+    assert robot.decide_batch(observation, deterministic=True).shape == (2, 7)
+    assert f"folder: {tmp_path / 'reach'}" in robot.to_yaml()
+
+
+def test_values_without_an_axis_of_their_own_are_one_column(trained):
+    brain = PPOBrain.__new__(PPOBrain)
+    brain.folder, brain.device = trained, torch.device("cpu")
+    assert brain._row({"height": np.arange(3.0)}, "height", ()).tolist() == [[0.0], [1.0], [2.0]]
+
+
 def test_policies_that_are_no_brain_are_refused(trained, tmp_path):
     train_ppo(options(steps=16, network="gru", memory=8, entity=None), tmp_path / "gru", tensorboard=False)
     with pytest.raises(sn.OptionError, match="network='gru'"):
@@ -138,8 +157,9 @@ def test_policies_that_are_no_brain_are_refused(trained, tmp_path):
         entity(tmp_path / "none")
     with pytest.raises(sn.OptionError, match="did you mean 'best'"):
         entity(trained, which="bets")
+    other = sn.TrainableEntity("quadruped", ENTITY.sensors, PPOBrain, brain_options={"folder": trained})
     with pytest.raises(sn.OptionError, match="has 2 actions, and the entity"):
-        sn.TrainableEntity("quadruped", ENTITY.sensors, PPOBrain, brain_options={"folder": trained})
+        other.decide_batch({})
     header = json.loads((trained / "best" / "policy.json").read_bytes())
     old = tmp_path / "old"
     for name in ("config.json", "best/policy.safetensors"):

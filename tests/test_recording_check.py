@@ -27,6 +27,18 @@ def damaged(tmp_path, **options):
     return tmp_path / "a"
 
 
+def test_a_recording_that_cannot_allocate_its_memory_leaves_the_scene_as_it_was(tmp_path, monkeypatch):
+    scene = box_scene()
+    with monkeypatch.context() as patch:
+        patch.setattr(sn.recording.recorder.StepSource, "slot", lambda self: (_ for _ in ()).throw(MemoryError()))
+        with pytest.raises(MemoryError):
+            sn.recording.Recorder(scene, tmp_path / "a")
+    with sn.recording.Recorder(scene, tmp_path / "a") as recorder:
+        scene.step()
+        recorder.step()
+    assert len(sn.recording.Recording(tmp_path / "a")) == 1
+
+
 def test_open_rejects_folders_that_are_not_recordings(tmp_path):
     with pytest.raises(sn.DatasetError, match="does not exist"):
         sn.datasets.open(tmp_path / "nothing")

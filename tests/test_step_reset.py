@@ -1,5 +1,6 @@
 """``scene.step(reset=...)`` and ``sensor.read_final()``: episodes that end inside a step, on both engines."""
 
+import gc
 from typing import NamedTuple
 
 import numpy as np
@@ -252,3 +253,19 @@ def test_final_readings_are_a_view_from_the_first_call_on():
     built.scene.step(reset=[0, 1, 2, 3])
     assert torch.equal(shown, built.height.read_final().pos)
     assert (shown[:, 2] > 0.3).all()
+
+
+@pytest.mark.gpu
+def test_a_step_with_reset_keeps_to_its_own_memory():
+    """What decides on the device whether to copy the last readings stays allocated as long as the graph."""
+    if not torch.cuda.is_available():
+        pytest.skip("no CUDA device on this machine")
+    built = build("cuda")
+    ended = torch.tensor([True, False, False, False], device="cuda")
+    built.scene.step(reset=ended)
+    gc.collect()
+    others = [torch.full((1,), 7, dtype=torch.int32, device="cuda") for _ in range(5000)]
+    for _ in range(3):
+        built.scene.step(reset=ended)
+        built.scene.step(reset=~ended)
+    assert bool((torch.cat(others) == 7).all())

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from gymnasium import spaces
 
 import sensorium as sn
 from sensorium.entities import ClusterOptions
@@ -119,6 +120,66 @@ def test_final_observations_are_those_before_new_episodes(device):
         task.close()
 
 
+def test_a_memory_is_not_emptied_by_another_task():
+    entity = make_entity(memory=400)
+    task = make_task(entity)
+    act(entity, task, 5)
+    assert len(entity.memory) == 30
+    small = make_task(entity, n_envs=2)  # to evaluate, for example
+    observation, _ = small.reset()
+    with pytest.raises(sn.OptionError, match="the memory has 6 envs, and the task has 2; call start_memory"):
+        entity.choose(observation)
+    entity.choose(observation, remember=False)
+    assert len(entity.memory) == 30
+    make_task(entity).close()
+    entity.action_space = spaces.Box(-1.0, 1.0, (3,))  # as of a task with other actions
+    with pytest.raises(sn.OptionError, match="its memory has 30 transitions; make another entity for this task"):
+        make_task(entity)
+    fresh = make_entity(memory=400)
+    make_task(fresh)
+    assert make_task(fresh, n_envs=2).n_envs == fresh.memory.n_envs == 2  # an empty one follows the task
+    array = make_entity(memory=400)
+    act_on_arrays(array)
+    with pytest.raises(sn.OptionError, match="has learned in a task with other observations or actions"):
+        make_task(array)
+    assert len(array.memory) > 0
+
+
+def act_on_arrays(entity):
+    task = sn.tasks.make("balance", entities={"a": entity}, n_envs=4, autoreset=True)
+    task.rollout(5)
+
+
+def test_all_envs_decide_and_are_interrupted_together():
+    entity = make_entity(memory=400)
+    task = make_task(entity)
+    observation, _ = task.reset()
+    with pytest.raises(sn.OptionError, match="due must be None in a tensor task"):
+        entity.choose(observation, np.ones(6, bool))
+    action = entity.choose(observation)
+    entity.interrupt([])  # of no env
+    with pytest.raises(sn.OptionError, match="all envs are interrupted together"):
+        entity.interrupt([0])
+    _, reward, terminated, truncated, info = task.step(action)
+    with pytest.raises(sn.OptionError, match="due must be None"):
+        entity.experience(reward, info["final_obs"], terminated, truncated, np.ones(6, bool))
+    entity.experience(reward, info["final_obs"], terminated, truncated)
+    assert len(entity.memory) == 6
+
+
+def test_weights_of_sensors_in_another_order_are_refused(tmp_path):
+    """The networks concatenate the readings in the order of the sensors."""
+    saved, swapped = (
+        sn.TrainableEntity("balancer", sensors, sn.SACMLPBrain, brain_options={"hidden": (8,)})
+        for sensors in (SENSORS, SENSORS[::-1])
+    )
+    saved.brain.save(tmp_path)
+    with pytest.raises(sn.DatasetError, match="list the sensors in the same order"):
+        swapped.brain.restore(tmp_path)
+    same = sn.TrainableEntity("balancer", SENSORS, sn.SACMLPBrain, brain_options={"hidden": (8,), "seed": 5})
+    same.brain.restore(tmp_path)
+
+
 def test_tensors_and_arrays_give_the_same_decisions_and_statistics():
     entities = [make_entity() for _ in range(2)]
     task = make_task(entities[0])
@@ -197,8 +258,6 @@ def test_wrong_uses_raise():
                 make_task(make_entity(), **options)
     with pytest.raises(sn.OptionError, match=r"make the task with dt=0\.04"):
         make_task(make_entity(rate=25.0))
-    with pytest.raises(sn.OptionError, match="the task 'walk' takes one"):
-        sn.tasks.make("walk", entities={"a": make_entity()})
     with pytest.raises(sn.OptionError, match="its own robot"):
         sn.tasks.make("walk", "quadruped", entity=make_entity())
     with pytest.raises(sn.OptionError, match="with cameras act in tasks on arrays only"):

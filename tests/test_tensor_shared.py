@@ -1,5 +1,6 @@
 """Several entities in one tensor task: senses, ends, memories and views, on the device of the physics."""
 
+import gymnasium
 import numpy as np
 import pytest
 import torch
@@ -276,6 +277,61 @@ def test_randomised_objects_exclude_other_robots():
     assert not torch.allclose(*factors)
 
 
+class Pair(sn.tasks.tensor.TensorBalance):
+    """Balance with a sensor of the task for each entity; its hooks know the number of envs."""
+
+    def check_shared(self):
+        assert self.n_envs == self.config.n_envs
+
+    def scene_options(self):
+        return {"integrator": "implicitfast"} if self.n_envs else {}
+
+    def add_sensors(self, scene):
+        uuid = f"pose_{self.robot.name}"
+        self.pose = scene.add_sensor(sn.FramePose(uuid=uuid, link=f"{self.robot.name}/torso", max_delay=0.04))
+
+
+def test_sensors_of_the_task_are_randomised_by_the_entity_that_they_belong_to(monkeypatch):
+    """Neither the presence of the other entity nor the order changes what is drawn for one of them."""
+    monkeypatch.setitem(sn.tasks.TENSOR_TASKS, "balance", Pair)
+    delays = []
+    for names in ("left", "left right", "right left"):
+        entities = {name: make() for name in names.split()}
+        ranges = {"pose_left.delay": (0.0, 0.04), "imu.acc_noise": (0.1, 0.2)}
+        task = sn.tasks.make("balance", entities=entities, device="cpu", n_envs=3, randomize_sensors=ranges)
+        task.reset()
+        delays.append(task.members["left"].pose.bind("delay").clone())
+    assert len(delays[0].unique()) == 3
+    assert torch.equal(delays[0], delays[1])
+    assert torch.equal(delays[0], delays[2])
+
+
+def test_ranges_hold_for_the_entities_that_have_the_sensor():
+    task = pair(randomize_sensors={"joint_encoder.noise": (0.5, 1.0)})  # only "left" has one
+    observations, _ = task.reset()
+    assert "privileged/sensor_parameters" not in observations["left"]  # for critics of tasks without entities
+    assert task.members["left"].robot.rig["joint_encoder"].bind("noise").min() >= 0.5
+    with pytest.raises(NameNotFoundError, match="there is no sensor 'wheels'; there are"):
+        pair(randomize_sensors={"wheels.noise": (0.5, 1.0)})
+    entity = make(privileged=[sn.FramePose(link="torso")])
+    with pytest.raises(NameNotFoundError, match="there is no sensor 'frame_pose'"):  # only its truth is observed
+        sn.tasks.make("balance", entity=entity, device="cpu", randomize_sensors={"frame_pose.pos_noise": (0.0, 1.0)})
+
+
+def test_the_difficulty_of_an_entity_does_not_change_when_another_one_fails():
+    task = pair(n_envs=3, curriculum=True, tilt=0.0, spacing=3.0, max_steps=50)
+    task.reset()
+    for member in task.members.values():
+        member.difficulty.fill_(0.5)
+    address = int(task.scene.model.jnt_qposadr[task.scene.model.body("right/torso").jntadr[0]])
+    upside_down = torch.tensor([0.0, 1.0, 0.0, 0.0])
+    task.scene.world.bind("qpos")[1, address + 3 : address + 7] = upside_down.to(torch.float64)
+    _, _, terminated, truncated, _ = task.step(actions_of(task))
+    assert terminated["right"].tolist() == truncated["left"].tolist() == [False, True, False]
+    torch.testing.assert_close(task.members["left"].difficulty, torch.full((3,), 0.5))
+    torch.testing.assert_close(task.members["right"].difficulty, torch.tensor([0.5, 0.4, 0.5]))
+
+
 # -- PettingZoo -------------------------------------------------------------------------------------------------------
 
 
@@ -356,7 +412,7 @@ def test_invalid_arguments_raise():
         sn.tasks.make("balance", robot="balancer", **both)
     with pytest.raises(OptionError, match="spacing must be finite and > 0, got 0"):
         sn.tasks.make("balance", **both, spacing=0)
-    with pytest.raises(OptionError, match="the task 'lift' is for one robot; tasks on tensors for several"):
+    with pytest.raises(OptionError, match=r"the task 'lift' is for one robot; .* if it defines check_shared\(\)"):
         sn.tasks.make("lift", **both)
     with pytest.raises(OptionError, match="the task 'pick' is for one robot; several entities can only do 'balance'"):
         sn.tasks.make("pick", entities={"a": one})
@@ -369,7 +425,7 @@ def test_invalid_arguments_raise():
     seeing = make([sn.Camera(resolution=(48, 48))])
     with pytest.raises(OptionError, match="b: entities with cameras act in tasks on arrays only"):
         sn.tasks.make("balance", entities={"a": make(), "b": seeing}, device="cpu")
-    with pytest.raises(OptionError, match="the slow decides 25 times per second"):
+    with pytest.raises(OptionError, match="slow: it decides 25 times per second"):
         sn.tasks.make("balance", entities={"slow": make(rate=25)}, device="cpu")
     with pytest.raises(OptionError, match='n_envs=4; use output="torch"'):
         pair().as_parallel_env()
@@ -407,6 +463,77 @@ def test_actions_that_cannot_be_used_change_nothing():
     task.reseed(3)
     with pytest.raises(EpisodeOverError, match=r"reset\(\)"):
         task.step(good)
+
+
+def test_members_and_options_that_do_not_fit_are_refused():
+    task = pair(n_envs=2)
+    task.reset()
+    member = task.members["left"]
+    for call in (
+        member.reset,
+        member.begin_ended,
+        member.close,
+        member.as_gymnasium,
+        member.as_rsl_rl,
+        member.as_sb3,
+        lambda: member.step(torch.zeros(2, 2)),
+    ):
+        with pytest.raises(OptionError, match="the task of 'left' is a member of a task of several entities"):
+            call()
+    task.step(actions_of(task))
+    with pytest.raises(OptionError, match="autoreset must be True or False, got 'no'"):
+        task.autoreset = "no"
+    with pytest.raises(OptionError, match="False afterwards"):
+        pair(autoreset=True)
+    with pytest.raises(OptionError, match=r"spacing is the distance between several entities, got 2\.0; remove it"):
+        sn.tasks.make("walk", spacing=2.0)
+    with pytest.raises(TypeError):
+        task.entities["left"] = make()
+    with pytest.raises(OptionError, match=r"use sn.tasks.make\(\.\.\., entities=\.\.\.\).as_parallel_env\(\)"):
+        gymnasium.make("sensorium/Walk-v0", entities={"a": make()})
+    with pytest.raises(OptionError, match="an Env has one agent"):
+        gymnasium.make_vec("sensorium/Balance-v0", num_envs=2, entities={"a": make()})
+    env = parallel()
+    env.reset()
+    with pytest.raises(OptionError, match=r"the action of 'left' must have shape \(2,\), got \(3,\)"):
+        env.step({"left": np.zeros(3), "right": np.zeros(2)})
+
+
+class Silent:
+    """A brain that returns what it was told to."""
+
+    def __init__(self, observation_space, action_space, answer=None):
+        self.answer = answer
+
+    def decide(self, observation, deterministic=False):
+        return self.answer
+
+    decide_batch = decide
+
+
+def test_brains_that_return_no_actions_are_named():
+    for answer in (None, torch.zeros(2, 3), 1.0):
+        entity = make(brain=Silent, brain_options={"answer": answer})
+        task = sn.tasks.make("balance", entities={"a": entity}, device="cpu", n_envs=2)
+        with pytest.raises(OptionError, match=r"must return actions of shape \(2, 2\), one for each env, got"):
+            task.rollout()
+    with pytest.raises(OptionError, match=r"must make an object with decide\(\) and decide_batch\(\), got 3"):
+        make(brain=lambda observation_space, action_space: 3)
+
+
+def test_rollout_after_reseed_begins_the_episodes_of_that_seed():
+    tasks = [
+        sn.tasks.make("balance", entities={"a": learner(), "b": learner([IMU])}, device="cpu", n_envs=2, seed=seed)
+        for seed in (1, 2)
+    ]
+    tasks[0].rollout(2)
+    tasks[0].reseed(2)
+    for task in tasks:
+        task.rollout(1, deterministic=True)
+        assert task.members["a"].episode.tolist() == [0, 0]
+    address = int(tasks[0].scene.model.jnt_qposadr[tasks[0].scene.model.body("b/torso").jntadr[0]])
+    starts = [task.scene.world.bind("qpos")[:, address + 3 : address + 7] for task in tasks]
+    torch.testing.assert_close(*starts, atol=0.05, rtol=0.0)
 
 
 class Uneven(sn.tasks.tensor.TensorBalance):

@@ -649,6 +649,29 @@ def test_a_model_file_without_sensors_names_and_control_ranges_walks(tmp_path):
         sn.tasks.make("walk", robot=str(path))
 
 
+@pytest.mark.parametrize("name", ["own", "lift"])
+def test_robots_that_a_task_has_changed_are_recorded(name, tmp_path):
+    """A model whose servos were completed, and an arm without its controllers."""
+    robot = {"own": OWN, "lift": None}[name]
+    task = sn.tasks.make("walk", robot=robot, n_envs=2) if robot else sn.tasks.make("lift", n_envs=2)
+    task.robot.options.model_dump(mode="json")
+    task.reset()
+    action = torch.zeros_like(task.action)
+    with sn.recording.Recorder(task.scene, tmp_path / "run") as recorder:
+        task.step(action)
+        recorder.step()
+    scene = sn.recording.Recording(tmp_path / "run").build_scene()
+    assert scene.model.nq == task.scene.model.nq
+    torch.testing.assert_close(scene.model.actuator_ctrlrange, task.scene.model.actuator_ctrlrange)
+
+
+def test_servos_on_joints_in_the_frame_of_the_parent_are_named():
+    """MuJoCo cannot give them the range of the joint."""
+    text = OWN.replace('<position joint="front" kp', '<position jointinparent="front" kp')
+    with pytest.raises(sn.OptionError, match="actuator 'front' has no ctrlrange, and cannot take one from its joint"):
+        sn.tasks.make("walk", robot=text)
+
+
 def test_heights_of_flat_ground_are_refused():
     with pytest.raises(sn.OptionError, match='observe_heights needs terrain="rough"'):
         sn.tasks.make("walk", observe_heights=True)

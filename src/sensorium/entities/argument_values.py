@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
@@ -74,6 +75,12 @@ def set_rows(actions: np.ndarray, rows: np.ndarray, chosen: object) -> None:
         ) from error
 
 
+def check_actions(chosen: object, shape: tuple[int, ...]) -> None:
+    """Raise OptionError if a brain returned no actions, or actions of another shape than (B, n)."""
+    if tuple(getattr(chosen, "shape", ())) != shape:
+        raise OptionError(f"the brain must return actions of shape {shape}, one for each env, got {chosen!r:.80}")
+
+
 def positive(name: str, value: object, kind: type[NumberT]) -> NumberT | None:
     """Return a number > 0 as an int or a float, or None."""
     wanted = int | np.integer if kind is int else int | float | np.number
@@ -85,7 +92,9 @@ def positive(name: str, value: object, kind: type[NumberT]) -> NumberT | None:
 
 
 def plain(value: object) -> Any:
-    """Return mappings as dicts and tuples as lists, for YAML."""
+    """Return mappings as dicts, tuples as lists and paths as text, for YAML."""
     if isinstance(value, Mapping):
         return {str(name): plain(each) for name, each in value.items()}
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
     return [plain(each) for each in value] if isinstance(value, tuple | list) else value

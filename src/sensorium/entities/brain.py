@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import torch
+from gymnasium import spaces
 
 from sensorium.entities.experience_layout import Transitions
 from sensorium.entities.nesting import Rows
@@ -80,6 +81,21 @@ def with_device(brain: Callable[..., Brain], options: Mapping[str, Any], device:
     """Return the options of a brain, with a device if it has that option and none is given."""
     has_device = "device" in inspect.signature(brain).parameters
     return {"device": str(device), **options} if has_device else dict(options)
+
+
+def make_brain(
+    brain: Callable[..., Brain], observation_space: spaces.Dict, action_space: spaces.Box, options: Mapping[str, Any]
+) -> Brain:
+    """Return a new brain for these spaces of one env.
+
+    Raises:
+        OptionError: ``brain`` returns something else.
+    """
+    made = brain(observation_space, action_space, **options)
+    if not all(callable(getattr(made, name, None)) for name in ("decide", "decide_batch")):
+        name = getattr(brain, "__name__", brain)
+        raise OptionError(f"brain {name} must make an object with decide() and decide_batch(), got {made!r:.80}")
+    return made
 
 
 def check_brain(brain: object, options: Mapping[str, Any]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -13,30 +13,34 @@ from gymnasium import spaces
 
 from sensorium._arguments import checked, checked_flag
 from sensorium.entities import entity_yaml
-from sensorium.entities.argument_values import checked_mask, copy_of_rows, plain, positive, rows_of, set_rows
-from sensorium.entities.brain import Brain, check_brain, required_brain, with_device
+from sensorium.entities.argument_values import (
+    check_actions,
+    checked_mask,
+    copy_of_rows,
+    plain,
+    positive,
+    rows_of,
+    set_rows,
+)
+from sensorium.entities.brain import Brain, check_brain, make_brain, required_brain, with_device
 from sensorium.entities.cluster_options import ClusterOptions
 from sensorium.entities.declared import declare, suite_of
-from sensorium.entities.experience_layout import ExperienceLayout
 from sensorium.entities.landmarks import warn_of_exact_landmarks
-from sensorium.entities.memory import Memory
-from sensorium.entities.memory_choice import AnyMemory, make_memory
+from sensorium.entities.memory_choice import AnyMemory
 from sensorium.entities.nesting import NestedRows, Rows, same_shapes
+from sensorium.entities.remembering import RememberingEntity
 from sensorium.entities.rig_options import rig_of
-from sensorium.entities.tensor_transitions import TensorTransitions
+from sensorium.entities.tensor_transitions import TensorTransitions, check_all_decide
 from sensorium.entities.transition_builder import TransitionBuilder
 from sensorium.errors import OptionError
 from sensorium.files import write_whole
-from sensorium.options import checked_integer
 from sensorium.robots import Robot, SensorRig, make
 from sensorium.sensors.options import SensorOptions
 from sensorium.suites import SensorSuite
-from sensorium.worlds import Envs, World, env_ids
-
-AnyMemoryT = TypeVar("AnyMemoryT", bound=AnyMemory)
+from sensorium.worlds import World
 
 
-class TrainableEntity:
+class TrainableEntity(RememberingEntity):
     """A robot with its own sensors, and a brain that only receives their readings.
 
     The brain is made from the observation and action spaces and is passed arrays: it has no reference to the scene.
@@ -106,7 +110,7 @@ class TrainableEntity:
         self.suite, self.action_space = declare(self.make_robot(), self._landmarks, self._privileged, self._owner)
         self.observation_space = self.suite.single_space
         own_spaces = self.observation_space, self.action_space
-        self.brain: Brain | None = None if brain is None else brain(*own_spaces, **self._brain_options)
+        self.brain: Brain | None = None if brain is None else make_brain(brain, *own_spaces, self._brain_options)
         self._world: World | None = None
         self.memory: AnyMemory | None = None
         self._transitions: TransitionBuilder | TensorTransitions | None = None
@@ -205,7 +209,7 @@ class TrainableEntity:
 
         They are the sensors of the entity and what the task itself observes, such as a command, and the actions of the
         task. If they are others than before, the brain is made anew, on the device of the task, unless its options name
-        another one.
+        another one. A memory that is empty is made anew if the number of envs differs.
 
         Args:
             robot: a robot of :meth:`make_robot`, in a built scene.
@@ -213,16 +217,25 @@ class TrainableEntity:
             observation_space, action_space: spaces of one env.
             device: device of the task.
             read: returns the observation of the task, by uuid.
+
+        Raises:
+            OptionError: its memory has transitions of other spaces.
         """
-        self.suite = suite_of(robot, n_envs, self._privileged, self._owner)
-        self._world, self._read_tensors = robot._world, read
+        kept = 0 if self.memory is None else len(self.memory)
         if not same_shapes(self.observation_space, observation_space) or self.action_space != action_space:
+            if kept:
+                raise OptionError(
+                    f"the entity has learned in a task with other observations or actions: its memory has {kept} "
+                    "transitions; make another entity for this task"
+                )
             self.observation_space, self.action_space = observation_space, action_space
             self.memory = self._transitions = None
             if self._brain_type is not None:
                 options = with_device(self._brain_type, self._brain_options, device)
-                self.brain = self._brain_type(observation_space, action_space, **options)
-        if isinstance(self._transitions, TensorTransitions) and self._transitions.n_envs == n_envs:
+                self.brain = make_brain(self._brain_type, observation_space, action_space, options)
+        self.suite = suite_of(robot, n_envs, self._privileged, self._owner)
+        self._world, self._read_tensors = robot._world, read
+        if isinstance(self._transitions, TensorTransitions) and (kept or self._transitions.n_envs == n_envs):
             self._transitions.discard()
         elif self._memory is not None:
             self.start_memory(self._memory, n_envs, device=device)
@@ -284,6 +297,7 @@ class TrainableEntity:
         """
         checked_flag("remember", remember)
         if self._read_tensors is not None:
+            check_all_decide("due", due)
             return self._choose_tensors(observation, deterministic, remember)
         n_envs = None if self._world is None else self.suite.n_envs
         due = np.ones(self.suite.n_envs, bool) if due is None else checked_mask("due", due, n_envs)
@@ -306,95 +320,10 @@ class TrainableEntity:
         if transitions is not None and observe is not None:
             observe(observation)
         action = self.decide_batch(observation, deterministic)
+        check_actions(action, (self.suite.n_envs, *self.action_space.shape))
         if transitions is not None:
             transitions.begin(observation, action)
         return action
-
-    # -- memory and learning ------------------------------------------------------------------------------------------
-
-    def start_memory(self, memory: int | ClusterOptions, n_envs: int, **options: object) -> AnyMemory:
-        """Make a new, empty :attr:`memory`, and return it.
-
-        Args:
-            memory: transitions that a :class:`Memory` holds, or the options of a :class:`VectorizedClusterBuffer`.
-            n_envs: number of envs, B.
-            **options: further arguments of that class, for example ``shared=True`` or ``seed``.
-        """
-        return self._use_memory(
-            make_memory(self.observation_space, self.action_space, memory, n_envs, **options), n_envs
-        )
-
-    def attach_memory(self, name: str, writer: int) -> Memory:
-        """Write to the shared memory of another process, instead of a memory of its own, and return it.
-
-        Args:
-            name: ``memory.name`` there, of ``start_memory(..., shared=True)`` or of
-                :meth:`VectorizedClusterBuffer.share`.
-            writer: ring that this process writes.
-
-        Raises:
-            NameNotFoundError: there is no shared memory of that name.
-            OptionError: another process writes that ring, or the memory is for another entity.
-        """
-        memory = Memory.attach(name, writer)
-        own = ExperienceLayout.of(self.observation_space, self.action_space)
-        if memory.layout != own:
-            fields = memory.layout
-            memory.close()
-            raise OptionError(f"the memory {name!r} has the fields {fields}, and the entity has {own}")
-        return self._use_memory(memory, memory.n_envs)
-
-    def _use_memory(self, memory: AnyMemoryT, n_envs: int) -> AnyMemoryT:
-        self.memory = memory
-        self._transitions = (TransitionBuilder if self._read_tensors is None else TensorTransitions)(memory, n_envs)
-        return memory
-
-    def experience(
-        self,
-        reward: Rows,
-        observation: Mapping[str, Any],
-        terminated: Rows,
-        truncated: Rows,
-        due: np.ndarray | None = None,
-    ) -> None:
-        """Store the result of a step with the actions of :meth:`choose`.
-
-        Args:
-            reward: (B,).
-            observation: observation after the step; for episodes that ended in it, their last observation.
-            terminated, truncated: (B,) bool.
-            due: (B,) bool, the envs that decide next. Default: all.
-
-        Raises:
-            OptionError: a reward is not finite (tensors are not validated), or there are not B of them.
-        """
-        if isinstance(self._transitions, TensorTransitions):
-            self._transitions.add_step(reward, observation, terminated, truncated)
-        elif self._transitions is not None:
-            self._transitions.add_step(reward, observation, terminated, truncated, due)
-
-    def interrupt(self, envs: Envs = None) -> None:
-        """Discard the open transitions of envs whose episodes are reset before they ended."""
-        ids = env_ids(envs, self.suite.n_envs)
-        if isinstance(self._transitions, TensorTransitions):
-            self._transitions.discard()
-        elif self._transitions is not None and self._transitions.n_envs == self.suite.n_envs:
-            self._transitions.discard(slice(None) if ids is None else ids)
-
-    def learn(self, gradient_steps: int) -> dict[str, float]:
-        """Let the brain learn from the memory, and return values to log.
-
-        Raises:
-            OptionError: the entity has no memory, or no brain that learns.
-        """
-        gradient_steps = checked_integer("gradient_steps", gradient_steps, lower=1)
-        learn = getattr(required_brain(self.brain), "learn", None)
-        if learn is None:
-            raise OptionError(f"the brain {type(self.brain).__name__} does not learn: it has no method learn()")
-        if self.memory is None:
-            raise OptionError("the entity has no memory: make it with memory=100_000, or call start_memory()")
-        log: dict[str, float] = learn(self.memory, gradient_steps)
-        return log
 
     def __repr__(self) -> str:
         return f"<TrainableEntity {self.robot_name!r}, sensors {', '.join(self.suite)}>"

@@ -273,8 +273,9 @@ class SACMLPBrain:
         except (OSError, SafetensorError) as error:
             raise DatasetError(f"cannot read brain.safetensors in {folder}: {error}") from None
         own = {name: list(box.shape) for name, box in self._inputs.boxes.items()}
-        if header["spaces"] != own:
-            raise DatasetError(f"the brain in {folder} observes {header['spaces']}, and this one {own}")
+        if list(header["spaces"].items()) != list(own.items()):  # the networks concatenate them in this order
+            fix = "; list the sensors in the same order" if header["spaces"] == own else ""
+            raise DatasetError(f"the brain in {folder} observes {header['spaces']}, and this one {own}{fix}")
         self._check_inputs(folder, header)
         shapes = {f"policy/{name}": value.shape for name, value in self._sac.policy.state_dict().items()}
         saved_shapes = {name: value.shape for name, value in tensors.items() if name.startswith("policy/")}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 
 from sensorium._arguments import checked
@@ -29,7 +30,10 @@ class TensorTransitions:
     def begin(self, observation: NestedRows, action: Rows) -> None:
         """Open a transition in all envs, by observations and actions (B, ...) that later steps do not change."""
         if len(action) != self.n_envs:
-            raise OptionError(f"the memory has {self.n_envs} envs, and the action has {len(action)}")
+            raise OptionError(
+                f"the memory has {self.n_envs} envs, and the task has {len(action)}; call start_memory(), which makes "
+                "an empty one, or do not remember these steps"
+            )
         self._begun = observation, action
 
     def add_step(self, reward: Rows, observation: NestedRows, terminated: Rows, truncated: Rows) -> None:
@@ -49,3 +53,9 @@ class TensorTransitions:
     def discard(self) -> None:
         """Discard the open transitions."""
         self._begun = None
+
+
+def check_all_decide(name: str, due: np.ndarray | None) -> None:
+    """Raise OptionError if a mask of the envs that decide is given for a tensor task, in which all do."""
+    if due is not None:
+        raise OptionError(f"{name} must be None in a tensor task, where entities decide in every step, got {due!r:.80}")

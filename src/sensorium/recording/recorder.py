@@ -131,6 +131,9 @@ class Recorder:
             raise
 
     def _start(self) -> None:
+        # one step may be in flight while the next is filled in: a killed process would lose more. Before the journal
+        # begins, since there may be too little memory
+        self._slots = (self._source.slot(), self._source.slot())
         journal = self.scene._journal
         # model values per env may be newer than the state that the sensors started from; on a GPU that does not matter,
         # since replay restarts the sensors at every step there
@@ -143,8 +146,6 @@ class Recorder:
         self._events: list[Restart | Call] = first
         self._world.keep_before(True)
         self._last_step, self._warned = self.scene.step_count, False
-        # one step may be in flight while the next is filled in: a killed process would lose more
-        self._slots = (self._source.slot(), self._source.slot())
         self._writing = threading.Lock()  # held while a step is in flight
         self._queue: queue.SimpleQueue[tuple[Slot, list[Event]] | None] = queue.SimpleQueue()
         self._n_written = 0

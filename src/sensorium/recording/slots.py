@@ -27,15 +27,15 @@ class Slot:
     Attributes:
         block: the step as bytes. Values of a GPU are in it after :meth:`wait`.
         arrays: views of the fields in the block, where values on the host are copied.
-        staged: views of the fields in the copy on the device, where values on a GPU are copied; empty without a GPU.
-        others: name -> value of the buffers outside the row; see :meth:`send`.
+        staged: views of the fields in the copy on the device, where values on a GPU are copied, by number of the field.
+        others: name -> value of the buffers outside the row. Copies on the device are sent, too; see :meth:`send`.
     """
 
     def __init__(self, row: Row, on_device: Sequence[bool], device: torch.device) -> None:
         self.others: dict[str, object] = {}
         self._on_gpu = device.type == "cuda"
         if not self._on_gpu:
-            self.block, self.staged = np.zeros(row.n_bytes, np.uint8), list[torch.Tensor]()
+            self.block, self.staged = np.zeros(row.n_bytes, np.uint8), dict[int, torch.Tensor]()
             self.arrays = row.arrays(self.block)
             return
         self._host = torch.zeros(row.n_bytes, dtype=torch.uint8, pin_memory=True)
@@ -45,7 +45,12 @@ class Slot:
         self._arrival = torch.cuda.Event(blocking=True)  # the thread that waits must not keep a core busy
         self.block = self._host.numpy()
         self.arrays = row.arrays(self.block)
-        self.staged = [self._view(field, start) for field, start in zip(row.fields, row.starts, strict=True)]
+        self.staged = {
+            number: self._view(field, start)
+            for number, (field, start) in enumerate(zip(row.fields, row.starts, strict=True))
+            if on_device[number]
+        }
+        self._others: dict[str, torch.Tensor] = {}
         self._spans: list[slice] = []
         ends = [*row.starts[1:], row.n_bytes]
         for there, fields in groupby(zip(row.starts, ends, on_device, strict=True), key=lambda field: field[2]):
@@ -64,9 +69,13 @@ class Slot:
             return
         self._staging.record(torch.cuda.current_stream(self._staged.device))
         self._stream.wait_event(self._staging)
+        # kept until the next call, since their memory belongs to the stream of the simulation
+        self._others = {name: each for name, each in self.others.items() if isinstance(each, torch.Tensor)}
         with torch.cuda.stream(self._stream):
             for span in self._spans:
                 self._host[span].copy_(self._staged[span], non_blocking=True)
+            for name, value in self._others.items():
+                self.others[name] = value.to("cpu", non_blocking=True)  # in page-locked memory
             self._arrival.record(self._stream)
 
     def wait(self) -> None:

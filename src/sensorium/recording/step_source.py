@@ -101,13 +101,13 @@ class StepSource:
         slot.send()
 
     def _snapshot(self, name: str, buffer: Buffer) -> object:
-        """Return the value of a buffer, which does not change later. One of a GPU arrives with the slot."""
+        """Return the value of a buffer, which does not change later: a copy on the device for one of a GPU."""
         value = buffer.value
         if value is None or isinstance(value, str):
             return value
         row_field(name, buffer)  # raises an error if the value cannot be recorded
         if self._is_on_gpu(value):
-            return value.to("cpu", non_blocking=True)  # in page-locked memory
+            return value.clone()
         if isinstance(value, torch.Tensor):
             value = value.numpy(force=True)
         if not isinstance(value, np.ndarray):

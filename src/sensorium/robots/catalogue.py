@@ -189,7 +189,7 @@ def _make(model: str | os.PathLike[str] | mujoco.MjSpec, strict: bool, **given: 
         values = {"model": text, "assets": assets, "base": given.get("base") or _root(spec)}
         if given.get("actions") is None and given.get("move_groups") is None:
             if strict and complete_actuators(spec):
-                values |= {"model": spec, "assets": {}}
+                values["model"] = spec.to_xml()
             values["actions"] = every_actuator(spec, strict)
     return _assemble(values, **given)
 

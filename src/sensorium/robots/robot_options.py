@@ -151,7 +151,8 @@ def complete_actuators(spec: mujoco.MjSpec) -> bool:
         joint = spec.joint(actuator.target)
         is_servo = actuator.biastype == mujoco.mjtBias.mjBIAS_AFFINE and actuator.biasprm[1] != 0
         has_range = actuator.ctrlrange[0] < actuator.ctrlrange[1] or actuator.inheritrange > 0
-        if is_servo and not has_range and joint is not None and joint.range[0] < joint.range[1]:
+        can_inherit = actuator.trntype == mujoco.mjtTrn.mjTRN_JOINT  # MuJoCo's inheritrange needs this
+        if is_servo and not has_range and can_inherit and joint is not None and joint.range[0] < joint.range[1]:
             actuator.inheritrange, changed = 1.0, True
     return changed
 

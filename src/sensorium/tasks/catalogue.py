@@ -21,7 +21,7 @@ from sensorium.tasks.reach import Reach
 from sensorium.tasks.shared_task import SharedTask
 from sensorium.tasks.task import Task
 from sensorium.tasks.tensor import Lift, SharedTensorTask, TensorBalance, TensorReach, TensorTask, Walk
-from sensorium.tasks.tensor.entity_body import check_options, check_rate, checked_body
+from sensorium.tasks.tensor.entity_body import check_options, check_rate, without_cameras
 
 _ALL: tuple[type[Task[Any]], ...] = (Pick, PickAndPlace, Opening, DoorOpening, NavToObj, MultiTask, Balance, Reach)
 TASKS: dict[str, type[Task[Any]]] = {each.name: each for each in _ALL}
@@ -104,10 +104,17 @@ def make(
     """
     if not isinstance(name, str):
         raise OptionError(f"name must be the name of a task, got {name!r:.80}")
+    if entities is None and spacing != 1.0:
+        raise OptionError(f"spacing is the distance between several entities, got {spacing!r}; remove it")
     if entities is not None and (robot is not None or entity is not None):
         raise OptionError("entities have their own robots: do not pass robot or entity")
     if is_tensor_task(name, options):
         tensor_cls = checked_class("TENSOR_TASKS", name, TENSOR_TASKS[name], TensorTask)
+        if "autoreset" in options:
+            raise OptionError(
+                f"autoreset: the task {name!r} on tensors begins new episodes by itself; remove the option, or set "
+                "task.autoreset = False afterwards"
+            )
         if entities is not None:
             return SharedTensorTask(tensor_cls, tensor_cls.config_type(**options), entities, spacing)
         if entity is not None:
@@ -147,9 +154,8 @@ def _make_entity_task(
     cls: type[TensorTask[Any]], robot: object, entity: EntityLike, options: dict[str, Any]
 ) -> TensorTask[Any]:
     """Return a tensor task in which an entity acts."""
-    _body_of(entity, robot)
+    body = without_cameras(_body_of(entity, robot))
     check_options(options)
-    body = checked_body(entity)
     config = cls.config_type(robot=body.options.kind or "own", **options)
     check_rate(entity, config.dt)
     return cls(config, body, entity)

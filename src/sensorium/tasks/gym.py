@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import gymnasium
@@ -255,6 +255,7 @@ def make_gym(
         )
     if "output" in options:
         raise OptionError(f"output: it is an option of gymnasium.make_vec, got output={options['output']!r}; remove it")
+    _check_one_agent(options)
     made = make(task, **_with_defaults(task, options))
     return made.as_gymnasium(vector=False, keys=keys, flatten=flatten, render_mode=render_mode)
 
@@ -275,8 +276,15 @@ def make_vector(
     """
     if "n_envs" in options:
         raise OptionError(f"n_envs: gymnasium.make_vec takes num_envs instead, got n_envs={options['n_envs']!r}")
+    _check_one_agent(options)
     made = make(task, n_envs=num_envs, **_with_defaults(task, options))
     return made.as_gymnasium(keys=keys, flatten=flatten, render_mode=render_mode, output=output)
+
+
+def _check_one_agent(options: Mapping[str, Any]) -> None:
+    """Raise OptionError for several entities, which no ``gymnasium.Env`` can have."""
+    if "entities" in options:
+        raise OptionError("entities: an Env has one agent; use sn.tasks.make(..., entities=...).as_parallel_env()")
 
 
 def _with_defaults(task: str, options: dict[str, Any]) -> dict[str, Any]:

@@ -26,8 +26,9 @@ class AgentTask(Protocol):
     """A task of several entities, as its views see it."""
 
     name: str
-    entities: dict[str, EntityLike]
 
+    @property
+    def entities(self) -> Mapping[str, EntityLike]: ...
     @property
     def config(self) -> _Config: ...
     def render(self, env: int = 0) -> np.ndarray:

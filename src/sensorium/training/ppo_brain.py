@@ -35,7 +35,7 @@ class PPOBrain:
 
     Raises:
         DatasetError: the folder holds no training by PPO, or the training has no such policy yet.
-        OptionError: the policy sees images or a history, or has a memory; or the entity has other actions.
+        OptionError: the policy sees images or a history, or has a memory.
 
     Example:
         >>> robot = sn.TrainableEntity("balancer", sensors, PPOBrain, brain_options={"folder": "runs/balance"})
@@ -75,14 +75,12 @@ class PPOBrain:
                 )
         saved = brain_folder(self.folder, which)
         self._shapes, n_actions = _inputs(saved)
-        if action_space.shape != (n_actions,):
-            raise OptionError(
-                f"folder: the policy in {saved} has {n_actions} actions, and the entity {action_space.shape}; use the "
-                "robot and the task that it was trained with"
-            )
+        self._n_actions, self._action_shape = n_actions, action_space.shape
         width = sum(int(np.prod(shape)) for shape in self._shapes.values())
         example = TensorDict({"actor": torch.zeros(1, width, device=self.device)}, batch_size=[1])
-        with torch.random.fork_rng():  # the weights, which are then replaced, are drawn from torch's generator
+        with torch.random.fork_rng(
+            devices=[]
+        ):  # the weights, which are then replaced, are drawn from torch's generator
             self._actor = load_actor(options, saved, example, n_actions)
         self._std = self._actor.distribution.std_param.detach()
         self._rng = torch.Generator(self.device).manual_seed(seed)
@@ -100,10 +98,16 @@ class PPOBrain:
             deterministic: whether to act without exploration.
 
         Raises:
-            OptionError: the observation lacks something, or has another shape.
+            OptionError: the observation lacks something, or has another shape; or the entity has other actions than the
+                policy. It gets those of a task when the task is made, so this is not known before.
         """
         from tensordict import TensorDict
 
+        if self._action_shape != (self._n_actions,):
+            raise OptionError(
+                f"folder: the policy in {self.folder} has {self._n_actions} actions, and the entity "
+                f"{self._action_shape}; use the robot and the task that it was trained with"
+            )
         deterministic = checked_flag("deterministic", deterministic)
         rows = flat_rows_of(observation)
         parts = [self._row(rows, name, shape) for name, shape in self._shapes.items()]
@@ -123,13 +127,13 @@ class PPOBrain:
         if value is None:
             hint = did_you_mean(name, rows) or f"; it has {shorten(rows)}"
             raise OptionError(
-                f"observation: the policy in {self.folder} was trained with {name!r}{hint}. It was trained in a tensor "
-                'task: tasks.make(..., device="cpu") makes one'
+                f"observation: the policy in {self.folder} was trained with {name!r}{hint}. Give the entity the "
+                'sensors of the training, and act in the same task on tensors: tasks.make(..., device="cpu")'
             )
         if tuple(value.shape[1:]) != shape:
             expected = ", ".join(str(extent) for extent in ("B", *shape))
             raise OptionError(f"observation: {name!r} must have the shape ({expected}), got {tuple(value.shape)}")
-        return torch.as_tensor(value).to(self.device, torch.float32).flatten(1)
+        return torch.as_tensor(value).to(self.device, torch.float32).reshape(len(value), -1)
 
 
 def _inputs(folder: Path) -> tuple[dict[str, tuple[int, ...]], int]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import cached_property
+from functools import cached_property, partial
 from typing import NoReturn
 
 import mujoco
@@ -201,7 +201,7 @@ class WarpWorld(WarpLaunches, WarpState):
             wp.capture_if(flag, body)
 
         condition.copy_(mask.any())  # loads its kernels
-        return Graph(run_if_any, self.device, self._pool).launch
+        return partial(_launch, Graph(run_if_any, self.device, self._pool), mask, condition)
 
     def record_loop(
         self, before: Callable[[], None], end: Callable[[], None], ended: torch.Tensor, after: Callable[[], None]
@@ -391,3 +391,8 @@ class WarpWorld(WarpLaunches, WarpState):
 
 def _nothing(*_: object) -> None:
     """Default callback of :meth:`WarpWorld.attach`."""
+
+
+def _launch(graph: Graph, *in_use: torch.Tensor) -> None:
+    """Replay a graph that reads and writes tensors which, apart from this call's arguments, nothing keeps."""
+    graph.launch()

@@ -228,7 +228,7 @@ class GpuWorld(World, Protocol):
 
         Args:
             body: launches work on the device.
-            if_any: a mask; ``body`` runs only while some of it is True. Default: always.
+            if_any: a mask; ``body`` runs only if some of it is True. Default: always.
         """
         ...
 

@@ -42,9 +42,9 @@ class TensorTaskConfig(Options):
     randomize: ModelRandomization = ModelRandomization()
     """What differs between episodes in the model: masses, friction and motors."""
     randomize_sensors: dict[str, tuple[float, float]] = {}
-    """Ranges of parameters of the robot's sensors, drawn at the start of each episode. Noise, bias, resolution and
-    deadband are drawn for each axis: ``{"imu.gyro_bias": (-0.05, 0.05), "joints.noise": (0.0, 0.02)}``. Delay and
-    jitter in s, rate in Hz and dropout are drawn for each sensor:
+    """Ranges of parameters of the sensors of the robot and of the task, drawn at the start of each episode. Noise,
+    bias, resolution and deadband are drawn for each axis: ``{"imu.gyro_bias": (-0.05, 0.05), "joints.noise": (0.0,
+    0.02)}``. Delay and jitter in s, rate in Hz and dropout are drawn for each sensor:
     ``{"joints.delay": (0.0, 0.04), "attitude.rate": (20, 50)}``. The critic observes the values."""
     curriculum: bool = False
     """Whether episodes begin easy, and become harder in the envs where the policy succeeds. The difficulty of an env

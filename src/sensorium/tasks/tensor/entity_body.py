@@ -27,17 +27,16 @@ def check_options(options: Iterable[str]) -> None:
             raise OptionError(f"{name}: with an entity, this follows from {_OF_ENTITIES[name]}; remove {name}")
 
 
-def checked_body(entity: EntityLike, name: str = "entity") -> Robot:
-    """Return the body of an entity, which is in no scene yet.
+def without_cameras(body: Robot, name: str = "entity") -> Robot:
+    """Return the body of an entity.
 
     Args:
-        entity: the entity.
-        name: its name, for messages.
+        body: the body.
+        name: name of the entity, for messages.
 
     Raises:
         OptionError: it has cameras.
     """
-    body = entity.make_robot()
     if len(rig_cameras.choose_cameras(body, False).options.rig.sensors) < len(body.options.rig.sensors):
         raise OptionError(f"{name}: entities with cameras act in tasks on arrays only; remove its cameras")
     return body
@@ -54,6 +53,6 @@ def check_rate(entity: EntityLike, dt: float, name: str = "entity", otherwise: s
     """
     if period_of(name, entity, dt) != 1:
         raise OptionError(
-            f"the {name} decides {entity.rate:g} times per second, but a step of the task takes {dt:g} s; "
+            f"{name}: it decides {entity.rate:g} times per second, but a step of the task takes {dt:g} s; "
             f"make the task with dt={1 / (entity.rate or 1):g}{otherwise}"
         )

@@ -271,7 +271,7 @@ class Selection:
 def _columns(value: Values) -> list[torch.Tensor]:
     """Return the tensors of nested dicts as (B, k) float32, in order."""
     if isinstance(value, torch.Tensor):
-        return [value.flatten(1).float()]
+        return [value.reshape(len(value), -1).float()]
     return [columns for each in value.values() for columns in _columns(each)]
 
 

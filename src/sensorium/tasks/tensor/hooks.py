@@ -77,8 +77,12 @@ class TensorHooks(Generic[ConfigT]):
     """The scene."""
     robot: Robot
     """The robot."""
-    others: Sequence[Robot] = ()
-    """Robots of the other entities that share the scene."""
+    others: Sequence[TensorHooks[Any]] = ()
+    """The tasks of the other entities that share the scene."""
+    own_sensors: Sequence[str] = ()
+    """Uuids of the sensors that :meth:`add_sensors` added."""
+    critic_sensors: Sequence[str] = ()
+    """Names of the robot's sensors of which only the ground truth is observed, by critics and teachers."""
     draws: EpisodeDraws
     """Random numbers of the running episodes."""
     action: torch.Tensor
@@ -91,6 +95,8 @@ class TensorHooks(Generic[ConfigT]):
     """Difficulty of each env, (B,) float32 from 0 to 1; 1 without ``curriculum``. It scales what
     ``randomize_sensors`` draws, except rates; see ``curriculum``. Tasks scale what else they draw, and change it in
     :meth:`end_episodes`."""
+    terminated: torch.Tensor
+    """Whether the last step ended the episode by a failure, (B,) bool."""
     truncated: torch.Tensor
     """Whether the last step ended the episode by its length, or the physics diverged, (B,) bool."""
     diverged: torch.Tensor
@@ -109,7 +115,8 @@ class TensorHooks(Generic[ConfigT]):
         :meth:`add_sensors` adds with that of the robot. :meth:`add_scene` is called for the first of them only.
         """
         raise OptionError(
-            f"entities: the task {self.name!r} is for one robot; tasks on tensors for several are 'balance' and 'walk'"
+            f"entities: the task {self.name!r} is for one robot; 'balance' and 'walk' are for several. A task of your "
+            "own is if it defines check_shared()"
         )
 
     def scene_options(self) -> dict[str, Any]:
@@ -177,14 +184,16 @@ class TensorHooks(Generic[ConfigT]):
 
         Default: with ``curriculum``, :attr:`difficulty` rises by 0.1 where the episode was a success, and falls by 0.1
         where it was not. As in evaluations, a success lasts ``max_steps`` steps without a failure, and the metric
-        "reached" is 1 at its end if the task has it.
+        "reached" is 1 at its end if the task has it. An episode that ends because that of another entity does changes
+        nothing.
         """
         if not self.config.curriculum:
             return
         succeeded, reached = self.lasted(), self._metrics.get("reached")
+        judged = ended & (self.terminated | self.diverged | succeeded)
         if reached is not None:
             succeeded = succeeded & (reached > 0.5)
-        change = DIFFICULTY_STEP * (2.0 * succeeded.float() - ended.float())
+        change = DIFFICULTY_STEP * (2.0 * succeeded.float() - judged.float())
         self.difficulty.add_(change).clamp_(0.0, 1.0)
 
     def lasted(self) -> torch.Tensor:

@@ -56,5 +56,11 @@ def check_fits(scene: Scene, what: str, per_env: float) -> None:
     if not world.is_gpu:
         built = bytes_per_env(scene.model) + scene.sensor_bytes()  # of one env, allocated already
         check_memory("n_envs", world.n_envs, what, built + per_env, -built * world.n_envs)
-    elif world.device.type == "cuda" and per_env * world.n_envs > torch.cuda.mem_get_info(world.device)[0]:
+    elif world.device.type == "cuda" and per_env * world.n_envs > _free(world.device):
         raise too_little_memory(world.device, f"{what} of {world.n_envs} envs", "Lower n_envs")
+
+
+def _free(device: torch.device) -> int:
+    """Return the bytes that torch can allocate on a GPU: those that are free, and those that torch keeps for later."""
+    kept = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+    return int(torch.cuda.mem_get_info(device)[0]) + kept

@@ -99,7 +99,7 @@ class ModelRandomizer:
     def __init__(self, task: TensorHooks[Any]) -> None:
         self._task, ranges = task, _checked(task.config.randomize)
         world, robot = task.scene.world, task.robot
-        others = [f"{each.name}/" for each in task.others]
+        others = [f"{each.robot.name}/" for each in task.others]
         known = _changes(task.scene.model, f"{robot.name}/", robot.options.base, ranges.friction[1], others)
         names: list[str] = []
         for name in ModelRandomization.model_fields:
@@ -232,12 +232,14 @@ def _changes(
 
 def _rubbing(model: mujoco.MjModel, own: np.ndarray, factor: float) -> np.ndarray:
     """Return the geoms of a robot whose friction acts in some contact if it is multiplied by a factor."""
-    robots, types, affinities = own[model.geom_bodyid], model.geom_contype, model.geom_conaffinity
-    collides = (types[:, None] & affinities) | (affinities[:, None] & types) != 0
+    of_robot, types, affinities = own[model.geom_bodyid], model.geom_contype, model.geom_conaffinity
+    mine, others = np.flatnonzero(of_robot), np.flatnonzero(~of_robot)
+    collides = (types[mine, None] & affinities[others]) | (affinities[mine, None] & types[others]) != 0
     rank, friction = model.geom_priority, model.geom_friction[:, 0]
-    mine = (factor * friction)[:, None] > friction
-    wins = (rank[:, None] > rank) | ((rank[:, None] == rank) & mine)
-    return np.flatnonzero(robots & (collides & wins & ~robots).any(axis=1))
+    rubs_more = (factor * friction)[mine, None] > friction[others]
+    wins = (rank[mine, None] > rank[others]) | ((rank[mine, None] == rank[others]) & rubs_more)
+    found: np.ndarray = mine[(collides & wins).any(axis=1)]
+    return found
 
 
 def _limited(model: mujoco.MjModel, actuators: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -27,14 +27,22 @@ class ObservingTask(TensorHooks[ConfigT]):
     """The cameras of the options, by name."""
     reward: torch.Tensor
     """(B,) float32, of the last step."""
-    terminated: torch.Tensor
-    """(B,) bool, whether the last step ended the episode by a failure."""
     single_observation_space: spaces.Dict
     """Space of one env's observation."""
     _fresh: torch.Tensor
     """The envs that begin a new episode in this step, (B,) bool."""
     _results: HookResults
     _randomizers: Randomizers
+    _is_shared: bool = False
+    """Whether several entities share the scene, so that another object resets and steps it."""
+
+    def _check_alone(self) -> None:
+        """Raise OptionError for what only the task of all entities can do."""
+        if self._is_shared:
+            raise OptionError(
+                f"the task of {self.robot.name!r} is a member of a task of several entities: reset, step, view and "
+                "close that one"
+            )
 
     def _begin_observing(self, entity_sensors: tuple[list[str], list[str]] | None) -> None:
         """Find out what is observed, and allocate it.

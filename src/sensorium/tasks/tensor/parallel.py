@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal
 
+import numpy as np
+
 from sensorium._arguments import as_array, checked
 from sensorium.errors import EpisodeOverError, OptionError
 from sensorium.suites import pick_env
@@ -101,7 +103,7 @@ class TensorParallelView(AgentsView):
             return self._step_tensors(actions)
         if not isinstance(actions, Mapping):
             raise OptionError(f"actions must be a mapping of agents to actions, got {actions!r:.80}")
-        rows = {name: as_array(action)[None] for name, action in actions.items()}
+        rows = {name: self._row(name, action) for name, action in actions.items()}
         observations, rewards, terminated, truncated, _ = self.task.step(rows)
         result = (
             self._select(observations),
@@ -113,6 +115,13 @@ class TensorParallelView(AgentsView):
         if any(result[2][name] or result[3][name] for name in self.agents):
             self.agents = []
         return result
+
+    def _row(self, name: str, action: object) -> np.ndarray:
+        """Return the action of an agent as that of the only env, (1, n)."""
+        row, space = as_array(action), self.action_space(name)
+        if row.shape != space.shape:
+            raise OptionError(f"the action of {name!r} must have shape {space.shape}, got {row.shape}")
+        return row[None]
 
     def _step_tensors(self, actions: Mapping[str, Any]) -> Result:
         observations, rewards, terminated, truncated, infos = self.task.step(actions)

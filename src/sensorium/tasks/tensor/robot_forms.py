@@ -28,7 +28,8 @@ def make_robot(config: TensorTaskConfig, robot: Robot | None, entity: EntityLike
     if config.keyframe is not None:
         whose = "an entity" if entity is not None else "a robot object"
         raise OptionError(
-            f"keyframe must be None with {whose}, whose robot has a pose of its own; got {config.keyframe!r}"
+            f"keyframe must be None with {whose}, whose robot has a pose of its own; got {config.keyframe!r}. Set it "
+            + ("by robot_options={'keyframe': ...}" if entity is not None else "in sn.robots.make(..., keyframe=...)")
         )
     return type(robot)(robot.options)
 
@@ -60,9 +61,8 @@ def as_actuators(robot: Robot, task: str) -> tuple[Robot, MoveGroup, MoveGroup |
     if arm is None:
         raise OptionError(f"the task {task!r} needs a robot with an arm, got {options.kind!r}")
     home = {name: at for group in groups.values() for name, at in zip(group.joints, group.home, strict=True)}
-    spec = options.load_model()
     shared = {name: getattr(options, name) for name in RobotOptions.model_fields}
-    shared |= {"model": spec, "assets": {}, "actions": every_actuator(spec, strict=False)}
+    shared["actions"] = every_actuator(options.load_model(), strict=False)
     shared["joint_positions"] = home | options.joint_positions
     plain = Robot(RobotOptions(**shared))
     gripper = groups.get(arm.gripper or "")

@@ -32,13 +32,19 @@ class SensorRandomizer:
     """The option of the task."""
 
     def __init__(self, task: TensorHooks[Any]) -> None:
-        self._task, ranges = task, task.config.randomize_sensors
+        self._task = task
         self._bound: list[tuple[torch.Tensor, slice]] = []
         easiest: list[float] = []
         eased: list[float] = []
         low: list[float] = []
         high: list[float] = []
         sensors = _sensors(task)
+        foreign = {name for other in task.others for name in _sensors(other)}
+        ranges = {  # without those for sensors that only other entities have
+            key: limits
+            for key, limits in task.config.randomize_sensors.items()
+            if key.partition(".")[0] in sensors or key.partition(".")[0] not in foreign
+        }
         _check_ranges(sensors, ranges)
         for key, (smallest, largest) in ranges.items():
             uuid, _, option = key.partition(".")
@@ -81,9 +87,10 @@ def _rounded_up(value: float) -> float:
 
 def _sensors(task: TensorHooks[Any]) -> dict[str, Sensor[Any]]:
     """Return the sensors whose parameters can be drawn: those of the robot by name, and others of the scene by uuid."""
-    own = {name: task.robot.rig[name] for name in task.robot.rig.names}
-    of_robots = [*own.values(), *(robot.rig[name] for robot in task.others for name in robot.rig.names)]
-    others = {uuid: each for uuid, each in task.scene.sensors.items() if each not in of_robots}
+    own = {name: task.robot.rig[name] for name in task.robot.rig.names if name not in task.critic_sensors}
+    taken = [*own.values(), *(other.robot.rig[name] for other in task.others for name in other.robot.rig.names)]
+    elsewhere = {uuid for other in task.others for uuid in other.own_sensors}
+    others = {uuid: each for uuid, each in task.scene.sensors.items() if each not in taken and uuid not in elsewhere}
     return {name: each for name, each in (others | own).items() if isinstance(each, Sensor)}
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import torch
 
-from sensorium._arguments import checked
+from sensorium._arguments import checked, checked_flag
 from sensorium.errors import DivergenceError, EpisodeOverError, OptionError, SensoriumError
 from sensorium.options import checked_integer
 from sensorium.robots import Robot
@@ -17,7 +18,7 @@ from sensorium.tasks.protocols import EntityLike
 from sensorium.tasks.shared_task import check_entities, seed_of
 from sensorium.tasks.task_cameras import render_env
 from sensorium.tasks.tensor.config import TensorTaskConfig
-from sensorium.tasks.tensor.entity_body import check_options, check_rate, checked_body
+from sensorium.tasks.tensor.entity_body import check_options, check_rate, without_cameras
 from sensorium.tasks.tensor.memory import build_scene
 from sensorium.tasks.tensor.robot_forms import make_robot
 from sensorium.tasks.tensor.task import TensorTask
@@ -71,13 +72,15 @@ class SharedTensorTask:
         check_options(config.model_fields_set)
         if config.cameras:
             raise OptionError("cameras cannot be options of a task with several entities on tensors; remove cameras")
-        self.name, self.config, self.n_envs, self.entities = kind.name, config, config.n_envs, dict(entities)
+        self.name, self.config, self.n_envs = kind.name, config, config.n_envs
+        self.entities: Mapping[str, EntityLike] = MappingProxyType(dict(entities))
         # Made without __init__, which would make a scene for each of them.
         self.members: dict[str, TensorTask[Any]] = {name: kind.__new__(kind) for name in entities}
-        bodies = {name: checked_body(entity, name) for name, entity in entities.items()}
+        bodies = {name: without_cameras(entity.make_robot(), name) for name, entity in entities.items()}
         for name, member in self.members.items():
             check_rate(entities[name], config.dt, name)
             member.config = config.model_copy(update={"robot": bodies[name].options.kind or "own"})
+            member.n_envs = config.n_envs
             member.check_shared()
         first, middle = next(iter(self.members.values())), (len(entities) - 1) / 2
         first._make_scene()
@@ -87,15 +90,17 @@ class SharedTensorTask:
             body = make_robot(config, bodies[name], entities[name])
             member._join(_moved(body, (middle - number) * spacing), name, entities[name])
         for name, member in self.members.items():
-            member.others = tuple(each.robot for other, each in self.members.items() if other != name)
+            member.others = tuple(each for other, each in self.members.items() if other != name)
         build_scene(self.scene, config)
         self.device = self.scene.world.device
         for member in self.members.values():
             member._bind()
+            member._is_shared = True
         self.scene.world.on_reset = self._start
         self._loop = Loop(self.scene, self._act, self._judge, first._fresh, self._observe)
+        self._autoreset = True
         self._observations: ByEntity = {}
-        self._seed_members(config.seed)
+        self.reseed(config.seed)
 
     # -- in each step, on the device ----------------------------------------------------------------------------------
 
@@ -125,11 +130,12 @@ class SharedTensorTask:
 
     @property
     def autoreset(self) -> bool:
-        """Whether an env whose episode ends begins a new one in the same step. Reading it waits for the device."""
-        return next(iter(self.members.values())).autoreset
+        """Whether an env whose episode ends begins a new one in the same step."""
+        return self._autoreset
 
     @autoreset.setter
     def autoreset(self, value: bool) -> None:
+        self._autoreset = checked_flag("autoreset", value)
         for member in self.members.values():
             member.autoreset = value
 
@@ -156,9 +162,8 @@ class SharedTensorTask:
 
     def reseed(self, seed: int) -> None:
         """Set the seed of all later episodes; see :meth:`TensorTask.reseed`. Call :meth:`reset` after it."""
-        self._seed_members(checked_seed(seed))
-
-    def _seed_members(self, seed: int) -> None:
+        seed = checked_seed(seed)
+        self._observations = {}  # step() needs a reset
         for name, member in self.members.items():
             member.reseed(seed_of(name, seed))
 
@@ -200,11 +205,9 @@ class SharedTensorTask:
                 steps[name] = member._last_step()
             except SensoriumError as error:
                 raise type(error)(f"{name}: {error}") from None
-        observations, rewards, terminated, truncated, infos = (
-            {name: step[place] for name, step in steps.items()} for place in range(5)
-        )
-        self._observations = observations
-        return observations, rewards, terminated, truncated, infos
+        parts: list[ByEntity] = [{name: step[place] for name, step in steps.items()} for place in range(5)]
+        self._observations, rewards, terminated, truncated, infos = parts
+        return self._observations, rewards, terminated, truncated, infos
 
     @checked
     def rollout(self, steps: int = 1, deterministic: bool = False, remember: bool = True) -> dict[str, float]:

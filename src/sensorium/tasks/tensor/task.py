@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from gymnasium import spaces
 
-from sensorium._arguments import checked, is_masked
+from sensorium._arguments import checked, checked_flag, is_masked
 from sensorium._tensors import check_plain
 from sensorium.errors import DivergenceError, EpisodeOverError, OptionError
 from sensorium.robots import Robot
@@ -64,7 +64,7 @@ class TensorTask(TensorViews[ConfigT]):
 
     @checked
     def __init__(self, config: ConfigT, robot: Robot | None = None, entity: EntityLike | None = None) -> None:
-        self.config = config
+        self.config, self.n_envs = config, config.n_envs
         self._make_scene()
         self._join(make_robot(config, robot, entity), task_cameras.ROBOT, entity)
         self.cameras = task_cameras.add_cameras(self, segmentation=False)
@@ -87,10 +87,13 @@ class TensorTask(TensorViews[ConfigT]):
 
     def _join(self, robot: Robot, name: str, entity: EntityLike | None) -> None:
         """Add the robot to the scene under a name, and the sensors that the task itself needs."""
-        self.n_envs, self._entity = self.config.n_envs, entity
+        self._entity = entity
+        self.critic_sensors = [] if entity is None else entity.sensors[1]
         body = reserve_timing(checked_robot(self, "place_robot", self.place_robot(robot)), self.config)
         self.robot = self.scene.add_robot(body, name=name)
+        before = set(self.scene.sensors)
         self.add_sensors(self.scene)
+        self.own_sensors = [uuid for uuid in self.scene.sensors if uuid not in before]
 
     def _bind(self) -> None:
         """Set up everything that needs the built scene."""
@@ -136,7 +139,7 @@ class TensorTask(TensorViews[ConfigT]):
 
     @autoreset.setter
     def autoreset(self, value: bool) -> None:
-        self._begins_anew.fill_(value)
+        self._begins_anew.fill_(checked_flag("autoreset", value))
 
     # -- episodes -----------------------------------------------------------------------------------------------------
 
@@ -150,6 +153,7 @@ class TensorTask(TensorViews[ConfigT]):
         Returns:
             The observation, by uuid, and info: ``{"episode": (B,)}``.
         """
+        self._check_alone()
         envs, first = torch.arange(self.n_envs, device=self.device), self.episode + 1
         if numbers is not None:
             first = torch.tensor(checked_numbers(numbers, self.n_envs), device=self.device)
@@ -219,6 +223,7 @@ class TensorTask(TensorViews[ConfigT]):
         :attr:`reward`, :attr:`terminated` and :attr:`truncated` are overwritten too. A reward that is NaN or
         infinite is reported when the log is read: :meth:`EpisodeLog.take`.
         """
+        self._check_alone()
         self._take(action)
         try:
             (self._loop_with_final if self.keep_final else self._loop)()
@@ -232,6 +237,7 @@ class TensorTask(TensorViews[ConfigT]):
         Returns:
             The observation, by uuid.
         """
+        self._check_alone()
         torch.logical_and(self._ended, ~self._begins_anew, out=self._fresh)
         self._ended.zero_()
         self.scene.reset(self._fresh)
@@ -317,6 +323,7 @@ class TensorTask(TensorViews[ConfigT]):
 
     def close(self) -> None:
         """Free the scene."""
+        self._check_alone()
         self.scene.close()
 
     def __repr__(self) -> str:

@@ -69,6 +69,7 @@ class TensorViews(ObservingTask[ConfigT]):
         """
         from sensorium.tasks.tensor.gym import TensorGymView, TensorVectorView
 
+        self._check_alone()
         if checked_flag("vector", vector):
             return TensorVectorView(self._task, keys, flatten, render_mode, output)
         if output != "numpy":
@@ -79,6 +80,7 @@ class TensorViews(ObservingTask[ConfigT]):
         """Return the task as a ``VecEnv`` of rsl_rl, with the observation groups "actor" and "critic"."""
         from sensorium.tasks.tensor.rsl_rl import RslRlEnv
 
+        self._check_alone()
         return RslRlEnv(self._task)
 
     def as_sb3(self, keys: Sequence[str] | None = None, flatten: bool = True) -> TaskVecEnv:
@@ -97,6 +99,7 @@ class TensorViews(ObservingTask[ConfigT]):
         Example:
             >>> PPO("MlpPolicy", sn.tasks.make("walk", n_envs=16).as_sb3()).learn(100_000)
         """
+        self._check_alone()
         if checked_flag("flatten", flatten) and keys is None and self.config.observe_cameras:
             raise OptionError(
                 "flatten: the policy observes images, which one array cannot hold: use as_sb3(flatten=False) with "
