@@ -173,7 +173,7 @@ class SharedTensorTask:
         """Apply the actions of all entities for ``dt`` seconds, and begin new episodes where one ended.
 
         Args:
-            actions: entity -> (B, n). Values beyond its ``single_action_space`` are clipped.
+            actions: entity -> (B, n), as of :meth:`TensorTask.step`.
 
         Returns:
             By entity: observation by uuid, of the new episode where one began; reward (B,), terminated (B,), truncated

@@ -193,7 +193,8 @@ class TensorTask(TensorViews[ConfigT]):
         """Apply an action for ``dt`` seconds in all envs, and begin new episodes where one ended.
 
         Args:
-            action: (B, n). Values beyond ``single_action_space`` are clipped.
+            action: (B, n). The robot is commanded by values within ``single_action_space``; rewards of the action and
+                ``last_action`` have the values as given.
 
         Returns:
             observation by uuid, of the new episode where one began; reward (B,), terminated (B,), truncated (B,); and
