@@ -88,6 +88,7 @@ SKIPPED = {
     "start": "called by the scene only",
     "add_to": "called by the scene only",
     "learn": "takes as many steps as it is told; tests/test_bad_entity_input.py calls it",
+    "rollout": "takes as many steps as it is told; tests/test_tensor_shared.py calls it",
     "add_scene": "hook of a task, called by the task only",
     "add_sensors": "hook of a task, called by the task only",
     "begin_episodes": "hook of a task, called by the task only",

@@ -103,7 +103,20 @@ def _tasks() -> dict[str, object]:
         task.reset()
     walk = sn.tasks.make("walk", n_envs=2, seed=0)
     walk.reset()
+    brain = {"brain": sn.SACMLPBrain, "brain_options": {"hidden": (4,)}, "memory": 64}
+    tensor_pair = {name: sn.TrainableEntity("balancer", sensors, **brain) for name in ("one", "other")}
+    tensor_shared = sn.tasks.make("balance", entities=tensor_pair, n_envs=2, device="cpu")
+    tensor_shared.rollout(4)
+    alone = {"one": sn.TrainableEntity("balancer", sensors)}
+    agents = sn.tasks.make("balance", entities=alone, n_envs=1, device="cpu").as_parallel_env()
+    agents.reset()
     return {
+        "tensor_entity": tensor_pair["one"],
+        "tensor_shared": tensor_shared,
+        "tensor_agents": agents,
+        "tensor_parallel": sn.tasks.make(
+            "balance", entities={"one": sn.TrainableEntity("balancer", sensors)}, n_envs=2, device="cpu"
+        ).as_parallel_env(output="torch"),
         "entity": entity,
         "entity_task": own,
         "shared": shared,

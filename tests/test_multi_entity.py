@@ -455,6 +455,10 @@ def test_invalid_arguments_raise():
         task.step({})
     with pytest.raises(OptionError, match="autoreset=True"):
         task.rollout()
+    with pytest.raises(OptionError, match="steps must be an integer"):
+        task.rollout("two")
+    with pytest.raises(OptionError, match="remember"):
+        task.rollout(1, remember="no")
     some = pair(n_envs=2)
     some.reset([1])
     with pytest.raises(EpisodeOverError, match="reset"):

@@ -456,8 +456,12 @@ def test_actions_that_cannot_be_used_change_nothing():
     with pytest.raises(OptionError, match="the action of 'left' must be finite"):
         task.step({**good, "left": torch.full((2, 2), torch.nan)})
     assert torch.equal(task.scene.get_state(), state)
-    with pytest.raises(OptionError, match="steps must be"):
-        task.rollout(0)
+    for wrong in (0, 2.5, "two", None, True, [1]):
+        with pytest.raises(OptionError, match="steps must be"):
+            task.rollout(wrong)
+    for option in ("deterministic", "remember"):
+        with pytest.raises(OptionError, match=option):
+            task.rollout(1, **{option: "no"})
     with pytest.raises(OptionError, match="has no brain"):
         task.rollout()
     task.reseed(3)

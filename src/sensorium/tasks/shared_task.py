@@ -11,6 +11,7 @@ import numpy as np
 
 from sensorium._arguments import checked
 from sensorium.errors import EpisodeOverError, OptionError
+from sensorium.options import checked_integer
 from sensorium.suites import SensorSuite
 from sensorium.tasks import hook_results
 from sensorium.tasks.checks import ActionLike, check_names, checked_action, checked_seed
@@ -201,6 +202,7 @@ class SharedTask:
         self._reset(ids)
         self._observations = self._observe()
 
+    @checked
     def rollout(self, steps: int = 1, deterministic: bool = False, remember: bool = True) -> dict[str, float]:
         """Step the task with the decisions of the entities' own brains. Envs that are done are reset.
 
@@ -219,6 +221,7 @@ class SharedTask:
             >>> task = sn.tasks.make("balance", entities={"robot": robot}, n_envs=4, autoreset=True)
             >>> rewards = task.rollout(100)
         """
+        steps = checked_integer("steps", steps)
         if not self.config.autoreset:
             raise OptionError("rollout() continues over episode ends: make the task with autoreset=True")
         if not self._has_begun():
