@@ -665,6 +665,11 @@ def test_robots_that_a_task_has_changed_are_recorded(name, tmp_path):
     torch.testing.assert_close(scene.model.actuator_ctrlrange, task.scene.model.actuator_ctrlrange)
 
 
+def test_a_model_with_incomplete_servos_that_does_not_compile_raises():
+    with pytest.raises(sn.errors.ModelError, match="the model does not compile"):
+        sn.tasks.make("walk", robot=OWN.replace('mass="3"', 'mass="-3"'))
+
+
 def test_servos_on_joints_in_the_frame_of_the_parent_are_named():
     """MuJoCo cannot give them the range of the joint."""
     text = OWN.replace('<position joint="front" kp', '<position jointinparent="front" kp')

@@ -189,7 +189,7 @@ def _make(model: str | os.PathLike[str] | mujoco.MjSpec, strict: bool, **given: 
         values = {"model": text, "assets": assets, "base": given.get("base") or _root(spec)}
         if given.get("actions") is None and given.get("move_groups") is None:
             if strict and complete_actuators(spec):
-                values["model"] = spec.to_xml()
+                values["model"] = _to_xml(spec)
             values["actions"] = every_actuator(spec, strict)
     return _assemble(values, **given)
 
@@ -287,8 +287,17 @@ def _read(model: str | os.PathLike[str] | mujoco.MjSpec) -> tuple[str, dict[str,
     if missing:
         raise ModelError(f"the model names the file {str(missing[0])!r}, which does not exist")
     assets = {name: base64.b64encode(path.read_bytes()).decode("ascii") for name, path in files.items()}
+    return _to_xml(spec), assets, spec
+
+
+def _to_xml(spec: mujoco.MjSpec) -> str:
+    """Return a model as text, with the names of its files.
+
+    Raises:
+        ModelError: it does not compile.
+    """
     try:
-        return spec.to_xml(), assets, spec
+        return str(spec.to_xml())
     except ValueError as error:  # to_xml() compiles the model
         raise ModelError(f"the model does not compile: {error}") from error
 

@@ -104,7 +104,7 @@ def make(
     """
     if not isinstance(name, str):
         raise OptionError(f"name must be the name of a task, got {name!r:.80}")
-    if entities is None and spacing != 1.0:
+    if entities is None and (not isinstance(spacing, int | float) or spacing != 1.0):
         raise OptionError(f"spacing is the distance between several entities, got {spacing!r}; remove it")
     if entities is not None and (robot is not None or entity is not None):
         raise OptionError("entities have their own robots: do not pass robot or entity")
