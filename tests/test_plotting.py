@@ -3,12 +3,14 @@
 import mujoco
 import numpy as np
 import pytest
+import torch
 from conftest import drop_scene
 from matplotlib.image import imread
 from probe import Probe, probe_scene
 
 import sensorium as sn
 from sensorium.cli import main
+from sensorium.sensors.value_log import ValueLog
 from sensorium.worlds import Painter
 
 
@@ -160,3 +162,29 @@ def test_plot_command(tmp_path, capsys):
         assert message in capsys.readouterr().err
     assert main(["--version"]) == 0
     assert main([]) == 0
+
+
+def test_values_of_all_types_are_kept_as_they_were():
+    rng = np.random.default_rng(0)
+    log, held = ValueLog(), []
+    kinds = {
+        "reading": torch.zeros(3),
+        "time": torch.zeros((), dtype=torch.float64),
+        "flags": torch.zeros(2, 2, dtype=torch.bool),
+        "nothing": torch.zeros(0, 3),
+        "ids": torch.zeros(4, dtype=torch.int32),
+        "other": torch.zeros(2, 1),
+    }
+    assert log.column(0) == []
+    for step in range(5):
+        for value in kinds.values():
+            value.copy_(torch.as_tensor(rng.integers(0, 100, value.shape)))
+        log.add(list(kinds.values()))
+        held.append([value.numpy().copy() for value in kinds.values()])
+        if step == 2:
+            log.column(1)  # reading does not change what follows
+    assert len(log) == 5
+    for number in range(len(kinds)):
+        for found, value in zip(log.column(number), [each[number] for each in held], strict=True):
+            assert found.dtype == value.dtype
+            np.testing.assert_array_equal(found, value)

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
 
 from sensorium.errors import OptionError
 from sensorium.sensors.plotting import FigureRow, Lines, check_env, draw_rows, field_tensors, over_time
+from sensorium.sensors.value_log import ValueLog
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from sensorium.sensors.base import Sensor
-
-Pair: TypeAlias = tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]
-"""Field name -> values of one env, measured and true."""
 
 
 class Trace:
@@ -47,31 +44,34 @@ class Trace:
         for sensor in sensors:
             check_env(sensor, env)
         self.sensors, self.env = sensors, env
-        self._times: list[torch.Tensor] = []
-        self._taken: list[list[Pair]] = [[] for _ in sensors]
+        self._log = ValueLog()
+        self._fields: list[tuple[int, bool, str]] = []
 
     def take(self) -> None:
         """Store the current readings and ground truths. Does not wait for a GPU."""
-        self._times.append(self.sensors[0].group.world.time[self.env].clone())
-        for sensor, taken in zip(self.sensors, self._taken, strict=True):
-            readings = (sensor.read(), sensor.read_ground_truth())
-            measured, truth = (
-                {name: values.clone() for name, values in field_tensors(one, self.env).items()} for one in readings
-            )
-            taken.append((measured, truth))
+        values, fields = [self.sensors[0].group.world.time[self.env]], []
+        for number, sensor in enumerate(self.sensors):
+            for is_truth, reading in enumerate((sensor.read(), sensor.read_ground_truth())):
+                for name, value in field_tensors(reading, self.env).items():
+                    values.append(value)
+                    fields.append((number, bool(is_truth), name))
+        self._fields = fields
+        self._log.add(values)
 
     @property
     def times(self) -> list[float]:
         """Simulated seconds at each ``take()``."""
-        self._times = [time.cpu() for time in self._times]
-        return [float(time) for time in self._times]
+        return [float(time) for time in self._log.column(0)]
 
     def _arrays(self, sensor: Sensor) -> list[tuple[dict[str, np.ndarray], dict[str, np.ndarray]]]:
-        """Return field name -> values, measured and true, at each time. From now on they are kept on the host."""
+        """Return field name -> values, measured and true, at each time."""
         number = [one is sensor for one in self.sensors].index(True)
-        taken = [(_on_host(measured), _on_host(truth)) for measured, truth in self._taken[number]]
-        self._taken[number] = taken
-        return [(_as_arrays(measured), _as_arrays(truth)) for measured, truth in taken]
+        found: list[tuple[dict[str, np.ndarray], dict[str, np.ndarray]]] = [({}, {}) for _ in range(len(self._log))]
+        for place, (owner, is_truth, name) in enumerate(self._fields, start=1):
+            if owner == number:
+                for both, value in zip(found, self._log.column(place), strict=True):
+                    both[is_truth][name] = value
+        return found
 
     def values(self, sensor: Sensor) -> dict[str, tuple[np.ndarray, np.ndarray]]:
         """Return field name -> (measured, ground truth) of a sensor, each (times, ...).
@@ -97,7 +97,7 @@ class Trace:
         Raises:
             OptionError: ``take()`` was never called.
         """
-        if not self._times:
+        if not len(self._log):
             raise OptionError("nothing to plot: call take() after each step")
         rows = [row for sensor in self.sensors for row in self._rows(sensor)]
         return draw_rows(rows, path)
@@ -124,14 +124,6 @@ class Trace:
             if np.nan_to_num(values).any():
                 rows.append(FigureRow("", Lines(label, times, values, None, [panel.title])))
         return rows
-
-
-def _on_host(values: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    return {name: each.cpu() for name, each in values.items()}
-
-
-def _as_arrays(values: dict[str, torch.Tensor]) -> dict[str, np.ndarray]:
-    return {name: each.numpy() for name, each in values.items()}
 
 
 def _newest(windows: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
