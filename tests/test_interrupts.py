@@ -460,7 +460,13 @@ for _ in range(40):
         signal.setitimer(signal.ITIMER_REAL, 0)
     except KeyboardInterrupt:
         hits += 1
+    except TypeError as error:  # MuJoCo's bindings report an interrupt in a conversion so
+        assert "incompatible function arguments" in str(error)
+        hits += 1
     gc.collect()
+end = time.perf_counter() + 20
+while threading.active_count() > 1 and time.perf_counter() < end:
+    time.sleep(0.01)  # a thread whose start was interrupted ends by itself
 print(hits, [thread.name for thread in threading.enumerate()])
 """
 

@@ -521,7 +521,7 @@ def test_brains_that_return_no_actions_are_named():
         task = sn.tasks.make("balance", entities={"a": entity}, device="cpu", n_envs=2)
         with pytest.raises(OptionError, match=r"must return actions of shape \(2, 2\), one for each env, got"):
             task.rollout()
-    with pytest.raises(OptionError, match=r"must make an object with decide\(\) and decide_batch\(\), got 3"):
+    with pytest.raises(OptionError, match=r"must make an object with the method decide_batch\(\), got 3"):
         make(brain=lambda observation_space, action_space: 3)
 
 

@@ -92,9 +92,9 @@ def make_brain(
         OptionError: ``brain`` returns something else.
     """
     made = brain(observation_space, action_space, **options)
-    if not all(callable(getattr(made, name, None)) for name in ("decide", "decide_batch")):
+    if not callable(getattr(made, "decide_batch", None)):
         name = getattr(brain, "__name__", brain)
-        raise OptionError(f"brain {name} must make an object with decide() and decide_batch(), got {made!r:.80}")
+        raise OptionError(f"brain {name} must make an object with the method decide_batch(), got {made!r:.80}")
     return made
 
 
