@@ -111,6 +111,16 @@ def steps(report: Report, robot: str, n_envs: int) -> None:
                 report.add(f"  host time of {name}, {what}", seconds * 1e6, "us", bound)
 
 
+PERFECT = {
+    "sensors": [
+        {"name": "imu", "type": "IMU", "mount": {"link": "torso"}},
+        {"name": "attitude", "type": "Attitude", "mount": {"link": "torso"}},
+        {"name": "joints", "type": "JointEncoder"},
+    ]
+}
+"""The sensors of the quadruped without imperfections."""
+IMPERFECT = "quadruped"
+"""The sensors of the quadruped, as they are."""
 PARTS = ("quadruped", "lift", "go1")
 CALM = {"randomize": {"push": 0.0}, "command_time": 1000.0}
 """Options of the task without pushes, and with one command for each episode."""
@@ -261,10 +271,10 @@ def quadruped(report: Report, seeds: list[int]) -> None:
             report.add(f"quadruped, seed {seed}: tracking after {mark:.0f} s", calm, "", bound, at_least=True)
             report.add("  with changing commands and pushes", pushed, "")
     report.add("quadruped, 4096 envs: with learning", statistics.median(rates) / 1e3, "k steps/s", 450.0, True)
-    perfect, imperfect = (
-        learn(PPOOptions(device="cuda", n_envs=4096, task_options={"ground_truth": truth}), 10.0).rate
-        for truth in (True, False)
-    )
+    rates = []
+    for sensors in (PERFECT, IMPERFECT, PERFECT, IMPERFECT):
+        rates.append(learn(PPOOptions(device="cuda", n_envs=4096, task_options={"rig": sensors}), 8.0).rate)
+    perfect, imperfect = rates[0] + rates[2], rates[1] + rates[3]
     report.add("  cost of imperfections", (1 - imperfect / perfect) * 100, "%", 5.0)
     rate = learn(PPOOptions(device="cuda", n_envs=16384), 12.0).rate
     report.add("quadruped, 16384 envs: with learning", rate / 1e6, "M steps/s", 1.2, at_least=True)

@@ -6,7 +6,7 @@ import torch
 from gymnasium import spaces
 
 import sensorium as sn
-from sensorium.entities import ClusterOptions
+from sensorium.entities import ClusterOptions, Memory
 from sensorium.entities.nesting import flat_values
 from sensorium.entities.normalizer import RunningNormalizer
 
@@ -143,6 +143,27 @@ def test_a_memory_is_not_emptied_by_another_task():
     with pytest.raises(sn.OptionError, match="has learned in a task with other observations or actions"):
         make_task(array)
     assert len(array.memory) > 0
+
+
+def test_a_saved_memory_is_continued(tmp_path):
+    entity = make_entity(memory=400)
+    act(entity, make_task(entity), 5)
+    entity.memory.save(tmp_path)
+    other = make_entity()
+    task = make_task(other)
+    other.memory = Memory.load(tmp_path)
+    assert len(other.memory) == 30
+    act(other, task, 3)
+    assert len(other.memory) == 48
+    assert np.isfinite(list(other.learn(1).values())).all()
+    with pytest.raises(sn.OptionError, match="memory must be a Memory, a VectorizedClusterBuffer or None, got 3"):
+        other.memory = 3
+    with pytest.raises(sn.OptionError, match="the memory has the fields"):
+        make_entity().memory = Memory.load(tmp_path)  # in no task yet: it has the spaces of its sensors alone
+    other.memory = None
+    act(other, task, 2)
+    with pytest.raises(sn.OptionError, match="the entity has no memory"):
+        other.learn(1)
 
 
 def act_on_arrays(entity):

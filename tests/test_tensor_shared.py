@@ -203,6 +203,9 @@ def test_without_autoreset_episodes_go_on():
         _, _, _, truncated, _ = task.step(actions_of(task))
     assert truncated["left"].all()
     assert task.members["right"].step_count.tolist() == [4, 4]
+    for member in task.members.values():  # the episode is counted once
+        taken = member.log.take()
+        assert (taken["episodes"], taken["length"]) == (2.0, 3.0)
     with pytest.raises(OptionError, match=r"task\.autoreset = True"):
         task.rollout()
     assert task.reset()[1]["left"]["episode"].tolist() == [1, 1]
@@ -304,6 +307,44 @@ def test_sensors_of_the_task_are_randomised_by_the_entity_that_they_belong_to(mo
     assert len(delays[0].unique()) == 3
     assert torch.equal(delays[0], delays[1])
     assert torch.equal(delays[0], delays[2])
+
+
+class Ball(sn.tasks.tensor.TensorBalance):
+    """Balance beside a ball that belongs to no entity, with a tracker of it."""
+
+    def check_shared(self):
+        """Accept several entities."""
+
+    def add_scene(self, scene):
+        super().add_scene(scene)
+        scene.add_object(sn.Sphere(radius=0.1, mass=1.0), name="ball", pos=(9, 0, 0.1), free=True)
+        scene.add_sensor(sn.FramePose(uuid="track", link="ball", max_delay=0.04))
+
+    def on_build(self):
+        super().on_build()
+        self.drawing = self.draws_shared
+
+
+def test_what_belongs_to_no_entity_is_drawn_once(monkeypatch):
+    """By the entity whose name is first in the alphabet, in any order of the entities."""
+    monkeypatch.setitem(sn.tasks.TENSOR_TASKS, "balance", Ball)
+    found = []
+    for names in ("red blue", "blue red", "blue"):
+        options = {"randomize": {"object_mass": (0.5, 2.0)}, "randomize_sensors": {"track.delay": (0.0, 0.04)}}
+        entities = {name: make() for name in names.split()}
+        task = sn.tasks.make("balance", entities=entities, device="cpu", n_envs=3, seed=2, **options)
+        task.reset()
+        mass = task.scene.world.expand("body_mass")[:, task.scene.model.body("ball").id]
+        drawn = task.members["blue"]._randomizers.with_values({})["object_mass"][:, 0]
+        torch.testing.assert_close(mass, drawn.double())
+        found.append((mass.clone(), task.scene.sensors["track"].bind("delay").clone()))
+        assert [name for name, member in task.members.items() if member.drawing] == ["blue"]
+        if "red" in names:
+            assert "object_mass" not in task.members["red"]._randomizers.with_values({})
+    assert len(found[0][0].unique()) == 3
+    for other in found[1:]:
+        for one, same in zip(found[0], other, strict=True):
+            assert torch.equal(one, same)
 
 
 def test_ranges_hold_for_the_entities_that_have_the_sensor():

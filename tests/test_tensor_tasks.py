@@ -677,6 +677,32 @@ def test_servos_on_joints_in_the_frame_of_the_parent_are_named():
         sn.tasks.make("walk", robot=text)
 
 
+@pytest.mark.parametrize("name", ["balance", "walk"])
+def test_an_episode_that_goes_on_without_a_reset_is_counted_once(name):
+    task = sn.tasks.make(
+        name, n_envs=3, device="cpu", curriculum=True, max_steps=5, **({} if name == "walk" else {"tilt": 0.0})
+    )
+    task.autoreset = False
+    taken = []
+    for _ in range(2):
+        task.reset()
+        for _ in range(12):
+            task.step(torch.zeros_like(task.action))
+        taken.append(task.log.take())
+        assert task.step_count.tolist() == [12, 12, 12]
+        assert task.truncated.all()
+    for each in taken:
+        assert (each["episodes"], each["length"]) == (3.0, 5.0)
+        assert each["ended/fall"] == 0
+    if name == "balance":
+        torch.testing.assert_close(task.difficulty, torch.full((3,), 0.2))  # two successes
+        assert taken[0]["return"] <= 5.0 + 1e-6  # of five steps
+    task.autoreset = True
+    task.step(torch.zeros_like(task.action))
+    assert task.step_count.tolist() == [0, 0, 0]  # new episodes began
+    assert task.log.take() == {"episodes": 0.0}
+
+
 def test_heights_of_flat_ground_are_refused():
     with pytest.raises(sn.OptionError, match='observe_heights needs terrain="rough"'):
         sn.tasks.make("walk", observe_heights=True)

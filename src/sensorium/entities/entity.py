@@ -112,7 +112,7 @@ class TrainableEntity(RememberingEntity):
         own_spaces = self.observation_space, self.action_space
         self.brain: Brain | None = None if brain is None else make_brain(brain, *own_spaces, self._brain_options)
         self._world: World | None = None
-        self.memory: AnyMemory | None = None
+        self._memory_in_use: AnyMemory | None = None
         self._transitions: TransitionBuilder | TensorTransitions | None = None
         self._read_tensors: Callable[[], Mapping[str, Any]] | None = None
         self._action = np.zeros((0, *self.action_space.shape))
@@ -229,7 +229,7 @@ class TrainableEntity(RememberingEntity):
                     "transitions; make another entity for this task"
                 )
             self.observation_space, self.action_space = observation_space, action_space
-            self.memory = self._transitions = None
+            self._memory_in_use = self._transitions = None
             if self._brain_type is not None:
                 options = with_device(self._brain_type, self._brain_options, device)
                 self.brain = make_brain(self._brain_type, observation_space, action_space, options)

@@ -9,6 +9,7 @@ import numpy as np
 from gymnasium import spaces
 
 from sensorium.entities.brain import Brain, required_brain
+from sensorium.entities.cluster_buffer import VectorizedClusterBuffer
 from sensorium.entities.cluster_options import ClusterOptions
 from sensorium.entities.experience_layout import ExperienceLayout
 from sensorium.entities.memory import Memory
@@ -35,10 +36,30 @@ class RememberingEntity:
     """The sensors of the entity."""
     brain: Brain | None
     """The brain, or None."""
-    memory: AnyMemory | None
-    """The memory, or None."""
+    _memory_in_use: AnyMemory | None
     _transitions: TransitionBuilder | TensorTransitions | None
     _read_tensors: Callable[[], Mapping[str, Any]] | None
+
+    @property
+    def memory(self) -> AnyMemory | None:
+        """The memory, or None. Assign one to continue with it, for example ``Memory.load(folder)``.
+
+        Raises:
+            OptionError: what is assigned is no memory, or one of other observations or actions.
+        """
+        return self._memory_in_use
+
+    @memory.setter
+    def memory(self, value: AnyMemory | None) -> None:
+        if value is None:
+            self._memory_in_use = self._transitions = None
+            return
+        if not isinstance(value, Memory | VectorizedClusterBuffer):
+            raise OptionError(f"memory must be a Memory, a VectorizedClusterBuffer or None, got {value!r:.80}")
+        own = ExperienceLayout.of(self.observation_space, self.action_space)
+        if value.layout != own:
+            raise OptionError(f"the memory has the fields {value.layout}, and the entity has {own}")
+        self._use_memory(value, getattr(value, "n_envs", self.suite.n_envs))
 
     def start_memory(self, memory: int | ClusterOptions, n_envs: int, **options: object) -> AnyMemory:
         """Make a new, empty :attr:`memory`, and return it.
@@ -73,7 +94,7 @@ class RememberingEntity:
         return self._use_memory(memory, memory.n_envs)
 
     def _use_memory(self, memory: AnyMemoryT, n_envs: int) -> AnyMemoryT:
-        self.memory = memory
+        self._memory_in_use = memory
         self._transitions = (TransitionBuilder if self._read_tensors is None else TensorTransitions)(memory, n_envs)
         return memory
 
@@ -126,7 +147,7 @@ class RememberingEntity:
         learn = getattr(required_brain(self.brain), "learn", None)
         if learn is None:
             raise OptionError(f"the brain {type(self.brain).__name__} does not learn: it has no method learn()")
-        if self.memory is None:
+        if self._memory_in_use is None:
             raise OptionError("the entity has no memory: make it with memory=100_000, or call start_memory()")
-        log: dict[str, float] = learn(self.memory, gradient_steps)
+        log: dict[str, float] = learn(self._memory_in_use, gradient_steps)
         return log

@@ -121,8 +121,8 @@ def _load_training(folder: Path) -> TrainOptions:
     options = TrainOptions.load(folder)
     if options.device is not None:
         raise OptionError(
-            f"policy: {folder} is a training on tensors, and entities generate datasets of tasks on arrays; use its "
-            "policy.onnx"
+            f"policy: {folder} is a training by SAC on tensors, and entities generate datasets of tasks on arrays; "
+            "train it without device, or by PPO"
         )
     return options
 

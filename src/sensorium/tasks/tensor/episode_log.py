@@ -41,13 +41,18 @@ class EpisodeLog:
         step_count: torch.Tensor,
         ended: torch.Tensor,
         diverged: torch.Tensor,
+        over: torch.Tensor,
     ) -> None:
-        """Add a step. Called in a captured function; the names are the same each time."""
+        """Add a step. Called in a captured function; the names are the same each time.
+
+        Envs in which no episode runs, because the last one is ``over`` (B,) bool, are not counted.
+        """
         values = {**terms, **metrics}
         if not self._names:
             self._n_terms = len(terms)
             self._allocate(list(values), [*failures, "diverged"])
-        rows = torch.where(diverged, 0.0, torch.stack([*values.values(), reward]))  # these values are not meaningful
+        # the values of diverged envs are not meaningful
+        rows = torch.where(diverged | over, 0.0, torch.stack([*values.values(), reward]))
         self._running.add_(rows)
         # the difference is NaN where a value is NaN or infinite: two kernels on a GPU, where isfinite() takes four
         new = (rows - rows != 0.0) & (self._first_bad < 0)
@@ -55,7 +60,7 @@ class EpisodeLog:
         length = step_count.float()
         each = torch.cat((self._running[:-1] / length, self._running[-1:], length[None], torch.ones_like(length)[None]))
         self._ended.add_(torch.where(ended, each, 0.0).sum(dim=1))
-        self._why.add_(torch.stack([*failures.values(), diverged]).sum(dim=1))
+        self._why.add_((torch.stack([*failures.values(), diverged]) & ~over).sum(dim=1))
         self._running.masked_fill_(ended, 0.0)
 
     @torch.inference_mode(False)  # otherwise the tensors could not be changed outside of a caller's inference mode

@@ -79,6 +79,9 @@ class TensorHooks(Generic[ConfigT]):
     """The robot."""
     others: Sequence[TensorHooks[Any]] = ()
     """The tasks of the other entities that share the scene."""
+    draws_shared: bool = True
+    """Whether this task draws what belongs to no entity, such as the place of an object. Of several entities, that of
+    the name which is first in the alphabet does."""
     own_sensors: Sequence[str] = ()
     """Uuids of the sensors that :meth:`add_sensors` added."""
     critic_sensors: Sequence[str] = ()
@@ -189,7 +192,7 @@ class TensorHooks(Generic[ConfigT]):
         """
         if not self.config.curriculum:
             return
-        succeeded, reached = self.lasted(), self._metrics.get("reached")
+        succeeded, reached = ended & self.lasted(), self._metrics.get("reached")
         judged = ended & (self.terminated | self.diverged | succeeded)
         if reached is not None:
             succeeded = succeeded & (reached > 0.5)

@@ -103,7 +103,7 @@ class ModelRandomizer:
         known = _changes(task.scene.model, f"{robot.name}/", robot.options.base, ranges.friction[1], others)
         names: list[str] = []
         for name in ModelRandomization.model_fields:
-            if getattr(ranges, name) == _neutral(name):
+            if getattr(ranges, name) == _neutral(name) or (name == "object_mass" and not task.draws_shared):
                 continue
             if any(name in (each.factor, each.addend) for each in known):
                 names.append(name)

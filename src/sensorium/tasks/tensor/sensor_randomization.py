@@ -90,7 +90,11 @@ def _sensors(task: TensorHooks[Any]) -> dict[str, Sensor[Any]]:
     own = {name: task.robot.rig[name] for name in task.robot.rig.names if name not in task.critic_sensors}
     taken = [*own.values(), *(other.robot.rig[name] for other in task.others for name in other.robot.rig.names)]
     elsewhere = {uuid for other in task.others for uuid in other.own_sensors}
-    others = {uuid: each for uuid, each in task.scene.sensors.items() if each not in taken and uuid not in elsewhere}
+    others = {
+        uuid: each
+        for uuid, each in task.scene.sensors.items()
+        if uuid in task.own_sensors or (task.draws_shared and each not in taken and uuid not in elsewhere)
+    }
     return {name: each for name, each in (others | own).items() if isinstance(each, Sensor)}
 
 

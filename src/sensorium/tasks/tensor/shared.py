@@ -90,6 +90,7 @@ class SharedTensorTask:
             body = make_robot(config, bodies[name], entities[name])
             member._join(_moved(body, (middle - number) * spacing), name, entities[name])
         for name, member in self.members.items():
+            member.draws_shared = name == min(self.members)
             member.others = tuple(each for other, each in self.members.items() if other != name)
         build_scene(self.scene, config)
         self.device = self.scene.world.device
@@ -115,10 +116,10 @@ class SharedTensorTask:
     def _judge(self) -> None:
         """Compute rewards and ends. The episodes of all entities of an env end together."""
         judged = [(member, *member._evaluate()) for member in self.members.values()]
-        ended = torch.stack([each for member, *_ in judged for each in (member.terminated, member.truncated)]).any(0)
+        ends = torch.stack([each for member, *_ in judged for each in (member.terminated, member.truncated)]).any(0)
         for member, terms, failures in judged:
-            member._ended.copy_(ended)
-            member.truncated.copy_(ended & ~member.terminated)
+            member._ended.copy_(ends & ~member._over)
+            member.truncated.copy_(ends & ~member.terminated)
             member._finish(terms, failures)
             member._update_final()
 

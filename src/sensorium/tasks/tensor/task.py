@@ -117,8 +117,8 @@ class TensorTask(TensorViews[ConfigT]):
         self._begin_observing(None if self._entity is None else self._entity.sensors)
 
     def _allocate(self) -> None:
-        flags = torch.zeros(5, self.n_envs, dtype=torch.bool, device=self.device)
-        self.terminated, self.truncated, self.failed, self.diverged, self._ended = flags
+        flags = torch.zeros(6, self.n_envs, dtype=torch.bool, device=self.device)
+        self.terminated, self.truncated, self.failed, self.diverged, self._ended, self._over = flags
         self._fresh = torch.zeros_like(self.terminated)
         self.step_count, self.episode = torch.zeros(2, self.n_envs, dtype=torch.int64, device=self.device)
         self.episode.fill_(-1)
@@ -167,7 +167,6 @@ class TensorTask(TensorViews[ConfigT]):
     def _restart(self, first: torch.Tensor, envs: torch.Tensor) -> None:
         """Prepare the next reset of all envs, whose episodes have the numbers ``first`` (B,), drawn for ``envs``."""
         self.log.clear()
-        self._ended.zero_()
         self._fresh.fill_(True)
         self.episode.copy_(first - 1)
         self.draws.set_envs(envs)
@@ -233,14 +232,13 @@ class TensorTask(TensorViews[ConfigT]):
         return self._observations.values
 
     def begin_ended(self) -> Tensors:
-        """Begin new episodes in the envs whose episode ended in the last step, for a task without :attr:`autoreset`.
+        """Begin new episodes in the envs whose episode has ended, for a task without :attr:`autoreset`.
 
         Returns:
             The observation, by uuid.
         """
         self._check_alone()
-        torch.logical_and(self._ended, ~self._begins_anew, out=self._fresh)
-        self._ended.zero_()
+        self._fresh.copy_(self._over)
         self.scene.reset(self._fresh)
         run_on_device(self._observe_begun, self.scene)
         return self.observation()
@@ -272,6 +270,7 @@ class TensorTask(TensorViews[ConfigT]):
         """Begin the episodes of envs; the world calls it in its reset."""
         self.episode.add_(mask)
         self.step_count.masked_fill_(mask, 0)
+        self._over.masked_fill_(mask, False)
         self.last_action.masked_fill_(mask[:, None], 0.0)
         self._randomizers.begin_episodes(mask)
         self.begin_episodes(mask)
@@ -279,7 +278,7 @@ class TensorTask(TensorViews[ConfigT]):
     def _judge(self) -> None:
         """Compute rewards and ends of the step."""
         terms, failures = self._evaluate()
-        torch.logical_or(self.terminated, self.truncated, out=self._ended)
+        self._ended.copy_((self.terminated | self.truncated) & ~self._over)
         self._finish(terms, failures)
 
     def _judge_and_keep(self) -> None:
@@ -303,17 +302,21 @@ class TensorTask(TensorViews[ConfigT]):
         return terms, failures
 
     def _finish(self, terms: Mapping[str, torch.Tensor], failures: Mapping[str, torch.Tensor]) -> None:
-        """Log the step, whose ends are known, and evaluate the episodes that end."""
+        """Log the step, whose ends are known, and evaluate the episodes that end.
+
+        Without :attr:`autoreset`, what follows the end of an episode is not logged: it is over until a reset.
+        """
         diverged = self.diverged
-        torch.logical_and(self._ended, self._begins_anew, out=self._fresh)
+        torch.logical_and(self._ended | self._over, self._begins_anew, out=self._fresh)
         metrics = self._results.check("metrics", self.metrics())
         if not self._metrics:
             with torch.inference_mode(False):
                 self._metrics = {name: torch.zeros_like(self.reward) for name in metrics}
         for name, value in metrics.items():
             self._metrics[name].copy_(torch.where(diverged, 0.0, value))
-        self.log.add(terms, metrics, failures, self.reward, self.step_count, self._ended, diverged)
+        self.log.add(terms, metrics, failures, self.reward, self.step_count, self._ended, diverged, self._over)
         self.end_episodes(self._ended)
+        self._over.logical_or_(self._ended & ~self._begins_anew)
         self.last_action.copy_(self.action)
 
     # -- scene --------------------------------------------------------------------------------------------------------

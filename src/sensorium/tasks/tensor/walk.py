@@ -304,7 +304,7 @@ class Walk(TensorTask[WalkConfig]):
             return
         self._tracked.add_(self._tracking)
         mean = self._tracked / self.step_count
-        harder = self.lasted() & (mean > _HARDER)
+        harder = ended & self.lasted() & (mean > _HARDER)
         easier = ended & (self.terminated | (mean < _EASIER))
         change = DIFFICULTY_STEP * (harder.float() - easier.float())
         self.difficulty.add_(change).clamp_(0.0, 1.0)
