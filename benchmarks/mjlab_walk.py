@@ -1,6 +1,6 @@
-"""Measure mjlab's own training of the Go1 on flat ground, for ``learning_gpu.py``, which runs it beside ours.
+"""Measure mjlab's own training of the Go1 or the G1 on flat ground, for ``learning_gpu.py``, which runs it beside ours.
 
-PYTHONPATH=MJLAB python benchmarks/mjlab_walk.py --out FILE [--envs 4096] [--iterations 60] [--device cuda:0]
+PYTHONPATH=MJLAB python benchmarks/mjlab_walk.py --out FILE [--robot Go1] [--envs 4096] [--iterations 60]
 
 MJLAB is a folder with mjlab and the versions of MuJoCo and MuJoCo Warp that it needs. The other packages may come from
 elsewhere. Those that only show and log (viser, wandb, ...) may be missing: they are replaced by empty ones. The result
@@ -22,7 +22,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-TASK = "Mjlab-Velocity-Flat-Unitree-Go1"
+TASK = "Mjlab-Velocity-Flat-Unitree-{}"
 SHOWING = ("imageio_ffmpeg", "mediapy", "mjviser", "onnx", "scipy", "torchrunx", "tqdm", "viser", "wandb")
 """Packages that the training does not need."""
 
@@ -73,7 +73,7 @@ class Empty(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         """Do nothing."""
 
 
-def train(n_envs: int, iterations: int, device: str) -> dict[str, Any]:
+def train(robot: str, n_envs: int, iterations: int, device: str) -> dict[str, Any]:
     """Train with mjlab's own runner and options; return what was measured."""
     import mjlab.tasks  # noqa: F401 - registers the tasks
     import torch
@@ -84,10 +84,11 @@ def train(n_envs: int, iterations: int, device: str) -> dict[str, Any]:
     from mjlab.utils.torch import configure_torch_backends
 
     configure_torch_backends()
-    config = load_env_cfg(TASK)
+    task = TASK.format(robot)
+    config = load_env_cfg(task)
     config.scene.num_envs, config.seed = n_envs, 0
     env = RslRlVecEnvWrapper(ManagerBasedRlEnv(cfg=config, device=device))
-    options = asdict(load_rl_cfg(TASK))
+    options = asdict(load_rl_cfg(task))
     options["logger"] = "tensorboard"
     runner = MjlabOnPolicyRunner(env, options, None, device)
     weight = config.rewards["track_linear_velocity"].weight
@@ -116,12 +117,13 @@ def main() -> None:
     """Train, and write the result."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, required=True, help="JSON file to write")
+    parser.add_argument("--robot", choices=("Go1", "G1"), default="Go1", help="robot, of mjlab")
     parser.add_argument("--envs", type=int, default=4096, help="number of envs")
     parser.add_argument("--iterations", type=int, default=60, help="updates of the policy")
     parser.add_argument("--device", default="cuda:0", help="device of physics and networks")
     arguments = parser.parse_args()
     sys.meta_path.append(Empty())
-    arguments.out.write_text(json.dumps(train(arguments.envs, arguments.iterations, arguments.device)))
+    arguments.out.write_text(json.dumps(train(arguments.robot, arguments.envs, arguments.iterations, arguments.device)))
 
 
 if __name__ == "__main__":
