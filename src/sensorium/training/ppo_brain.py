@@ -78,9 +78,8 @@ class PPOBrain:
         self._n_actions, self._action_shape = n_actions, action_space.shape
         width = sum(int(np.prod(shape)) for shape in self._shapes.values())
         example = TensorDict({"actor": torch.zeros(1, width, device=self.device)}, batch_size=[1])
-        with torch.random.fork_rng(
-            devices=[]
-        ):  # the weights, which are then replaced, are drawn from torch's generator
+        # torch's generator draws the weights, which are then replaced
+        with torch.random.fork_rng(devices=[]):
             self._actor = load_actor(options, saved, example, n_actions)
         self._std = self._actor.distribution.std_param.detach()
         self._rng = torch.Generator(self.device).manual_seed(seed)
