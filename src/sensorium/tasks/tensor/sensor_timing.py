@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from sensorium.errors import OptionError
 from sensorium.robots import RigSensor, Robot
 from sensorium.tasks.tensor.config import TensorTaskConfig
+
+ConfigT = TypeVar("ConfigT", bound=TensorTaskConfig)
+_TIMING = ("delay", "jitter", "max_delay", "rate")
+"""Options of cameras that the ranges can change."""
 
 
 def reserve_timing(robot: Robot, config: TensorTaskConfig) -> Robot:
@@ -26,6 +30,22 @@ def reserve_timing(robot: Robot, config: TensorTaskConfig) -> Robot:
         for each in rig.sensors
     )
     return type(robot)(robot.options.model_copy(update={"rig": rig.model_copy(update={"sensors": sensors})}))
+
+
+def with_camera_timing(config: ConfigT) -> ConfigT:
+    """Return options of a task whose cameras can have every delay, jitter and rate of ``randomize_sensors``.
+
+    Raises:
+        OptionError: see :func:`timing_options`.
+    """
+    cameras = []
+    for camera in config.cameras:
+        given = {name: getattr(camera, name) for name in _TIMING if getattr(camera, name) is not None}
+        found = timing_options(camera.name, given, config)
+        cameras.append(
+            camera.model_copy(update={name: found[name] for name in found if found[name] != given.get(name)})
+        )
+    return config.model_copy(update={"cameras": tuple(cameras)}) if cameras else config
 
 
 def timing_options(uuid: str, options: Mapping[str, Any], config: TensorTaskConfig) -> dict[str, Any]:

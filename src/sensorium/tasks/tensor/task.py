@@ -26,7 +26,7 @@ from sensorium.tasks.tensor.model_randomization import inertia_options
 from sensorium.tasks.tensor.observations import Tensors
 from sensorium.tasks.tensor.randomizers import Randomizers
 from sensorium.tasks.tensor.robot_forms import make_robot
-from sensorium.tasks.tensor.sensor_timing import reserve_timing
+from sensorium.tasks.tensor.sensor_timing import reserve_timing, with_camera_timing
 from sensorium.tasks.tensor.views import TensorViews
 from sensorium.worlds import Loop, Scene, run_on_device
 
@@ -64,7 +64,7 @@ class TensorTask(TensorViews[ConfigT]):
 
     @checked
     def __init__(self, config: ConfigT, robot: Robot | None = None, entity: EntityLike | None = None) -> None:
-        self.config, self.n_envs = config, config.n_envs
+        self.config, self.n_envs = with_camera_timing(config), config.n_envs
         self._make_scene()
         self._join(make_robot(config, robot, entity), task_cameras.ROBOT, entity)
         self.cameras = task_cameras.add_cameras(self, segmentation=False)
