@@ -188,3 +188,7 @@ def test_values_of_all_types_are_kept_as_they_were():
         for found, value in zip(log.column(number), [each[number] for each in held], strict=True):
             assert found.dtype == value.dtype
             np.testing.assert_array_equal(found, value)
+    for wrong in ([torch.zeros(3)], [*list(kinds.values())[:-1], torch.zeros(1, 2)]):
+        with pytest.raises(sn.OptionError, match="must keep their number, types and shapes"):
+            log.add(wrong)
+    assert len(log) == 5

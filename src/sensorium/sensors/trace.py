@@ -55,8 +55,8 @@ class Trace:
                 for name, value in field_tensors(reading, self.env).items():
                     values.append(value)
                     fields.append((number, bool(is_truth), name))
-        self._fields = fields
         self._log.add(values)
+        self._fields = fields
 
     @property
     def times(self) -> list[float]:

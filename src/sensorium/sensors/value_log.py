@@ -8,6 +8,8 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 import torch
 
+from sensorium.errors import OptionError
+
 _Kind: TypeAlias = tuple[torch.dtype, torch.device]
 
 
@@ -28,6 +30,7 @@ class ValueLog:
     def __init__(self) -> None:
         self._places: list[_Place] = []
         self._rows: list[dict[_Kind, torch.Tensor]] = []
+        self._first: list[tuple[torch.dtype, torch.device, torch.Size]] = []
         self._n_on_host = 0
 
     def __len__(self) -> int:
@@ -35,7 +38,18 @@ class ValueLog:
         return len(self._rows)
 
     def add(self, values: Sequence[torch.Tensor]) -> None:
-        """Copy the current values of tensors, which have the same types and shapes each time."""
+        """Copy the current values of tensors, which have the same types and shapes each time.
+
+        Raises:
+            OptionError: they have others than at the first time.
+        """
+        now = [(value.dtype, value.device, value.shape) for value in values]
+        if self._rows and now != self._first:
+            raise OptionError(
+                f"the values of a trace must keep their number, types and shapes, first {self._first}, got {now}; make "
+                "another trace"
+            )
+        self._first = now
         kinds: dict[_Kind, list[torch.Tensor]] = {}
         for value in values:
             kinds.setdefault((value.dtype, value.device), []).append(value.reshape(-1))
