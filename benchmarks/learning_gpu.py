@@ -10,8 +10,9 @@ collisions, time steps, learner, sizes of networks and of updates.
 Tracking is exp(-error² / 0.25) of the horizontal velocity, 1 is perfect, as a mean over all envs and 500 steps of the
 policy without exploration, with all imperfections and randomised masses, friction and motors: with one command in each
 episode of 20 s, and as in the training, with a new command every 5 s and a push of up to 0.5 m/s every 4 s, after which
-the robot needs time to accelerate. The time is that of learning alone: rollouts and updates, without the start of the
-program, the compilation of kernels and the evaluations.
+the robot needs time to accelerate. Returns are means over the same 256 episodes, with commands and pushes as in the
+training, run once on MuJoCo Warp and once on MuJoCo's CPU engine. The time is that of learning alone: rollouts and
+updates, without the start of the program, the compilation of kernels and the evaluations.
 """
 
 from __future__ import annotations
@@ -36,7 +37,9 @@ from unitree import G1, GO1, RobotFacts, write_robot
 
 import sensorium as sn
 from sensorium.training.ppo import PPOTrainer
+from sensorium.training.ppo_evaluation import evaluate_ppo
 from sensorium.training.ppo_options import PPOOptions
+from sensorium.training.robot_files import save_with_robot
 
 
 def device_seconds(call: Callable[[], Any], calls: int = 100) -> float:
@@ -139,6 +142,8 @@ class Course:
     """Seconds -> tracking of the policy without exploration: with one command per episode, and as in the training."""
     rate: float = 0.0
     """Env-steps per second, with learning."""
+    returns: dict[str, float] = field(default_factory=dict)
+    """Device -> mean return of the last policy without exploration."""
 
 
 def learn(
@@ -146,8 +151,12 @@ def learn(
     seconds: float,
     marks: tuple[float, ...] = (),
     on_update: Callable[[Course, PPOTrainer], bool] = lambda course, trainer: False,
+    devices: tuple[str, ...] = (),
 ) -> Course:
-    """Train for some seconds, or until ``on_update`` returns True. Evaluations at ``marks`` do not count as time."""
+    """Train for some seconds, or until ``on_update`` returns True. Evaluations at ``marks`` do not count as time.
+
+    The last policy is then evaluated on ``devices``.
+    """
     course = Course()
     without_pushes = options.model_copy(update={"task_options": {**options.task_options, **CALM}})
     with (
@@ -186,6 +195,10 @@ def learn(
                     trainer._begin_episodes()
                     spread_episodes(task)
                     start = time.perf_counter() - now
+        if devices:
+            save_with_robot(options, Path(folder))
+            trainer._save_actor("last")
+            course.returns = {each: evaluate_ppo(folder, 256, which="last", device=each).mean for each in devices}
     return course
 
 
@@ -265,13 +278,18 @@ def quadruped(report: Report, seeds: list[int]) -> None:
     steps(report, "quadruped", 4096)
     rates = []
     for seed in seeds:
-        course = learn(PPOOptions(device="cuda", n_envs=4096, seed=seed), 60.0, marks=(30.0, 60.0))
+        options = PPOOptions(device="cuda", n_envs=4096, seed=seed)
+        course = learn(options, 60.0, marks=(30.0, 60.0), devices=("cuda", "cpu"))
         rates.append(course.rate)
         report.add(f"quadruped, seed {seed}: with learning", course.rate / 1e3, "k steps/s")
         for mark, bound in ((30.0, 0.9), (60.0, 0.97)):
             calm, pushed = course.evaluations.get(mark, (0.0, 0.0))
             report.add(f"quadruped, seed {seed}: tracking after {mark:.0f} s", calm, "", bound, at_least=True)
             report.add("  with changing commands and pushes", pushed, "")
+        gpu, cpu = course.returns["cuda"], course.returns["cpu"]
+        report.add("  return on MuJoCo Warp", gpu, "")
+        report.add("  return on MuJoCo's CPU engine", cpu, "")
+        report.add("  difference of the returns", abs(cpu / gpu - 1) * 100, "%", 5.0)
     report.add("quadruped, 4096 envs: with learning", statistics.median(rates) / 1e3, "k steps/s", 450.0, True)
     rates = []
     for sensors in (PERFECT, IMPERFECT, PERFECT, IMPERFECT):
