@@ -1,6 +1,7 @@
 """Lift: starts, what counts as lifted, ends, imperfect senses, and learning by PPO."""
 
 import math
+import warnings
 
 import numpy as np
 import pytest
@@ -143,3 +144,25 @@ def test_the_delay_of_a_camera_is_drawn_for_each_env():
         errors = [float((newest - truth[env].float()).abs().mean()) for _, truth in taken]
         assert min(range(8), key=errors.__getitem__) == 7 - late
     task.close()
+
+
+def test_exact_pose_of_an_object_warns_in_a_rig():
+    def with_frame(name, link="cube", observe=(), ground_truth=False, **options):
+        sensors = [
+            {"name": "joints", "type": "JointEncoder"},
+            {"name": name, "type": "FramePose", "mount": {"link": link}, "options": options},
+        ]
+        lift(1, rig={"sensors": sensors}, observe=("joints", *observe), ground_truth=ground_truth).close()
+
+    with pytest.warns(UserWarning, match=r"'exact'.*landmark 'cube'.*observe_privileged") as caught:
+        with_frame("exact", observe=("exact/pos",))
+    assert [each.filename for each in caught] == [__file__]
+    with pytest.warns(UserWarning, match="'inverse'.*landmark 'cube'"):
+        with_frame("inverse", "hand", ("inverse",), relative_to="cube")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with_frame("unobserved")
+        with_frame("late", observe=("late",), delay=0.04)
+        with_frame("own", "hand", ("own",))
+        with_frame("truth", observe=("truth",), ground_truth=True)
+        lift(1).close()

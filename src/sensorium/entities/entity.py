@@ -25,7 +25,6 @@ from sensorium.entities.argument_values import (
 from sensorium.entities.brain import Brain, check_brain, make_brain, required_brain, with_device
 from sensorium.entities.cluster_options import ClusterOptions
 from sensorium.entities.declared import declare, suite_of
-from sensorium.entities.landmarks import warn_of_exact_landmarks
 from sensorium.entities.memory_choice import AnyMemory
 from sensorium.entities.nesting import NestedRows, Rows, same_shapes
 from sensorium.entities.remembering import RememberingEntity
@@ -35,6 +34,7 @@ from sensorium.entities.transition_builder import TransitionBuilder
 from sensorium.errors import OptionError
 from sensorium.files import write_whole
 from sensorium.robots import Robot, SensorRig, make
+from sensorium.robots.landmarks import warn_of_exact_landmarks
 from sensorium.sensors.options import SensorOptions
 from sensorium.suites import SensorSuite
 from sensorium.worlds import World
@@ -102,7 +102,7 @@ class TrainableEntity(RememberingEntity):
         self._brain_type, self._brain_options = brain, dict(brain_options or {})
         check_brain(brain, self._brain_options)
         own = SensorRig.load(sensors) if isinstance(sensors, str | Path) else rig_of(sensors)
-        warn_of_exact_landmarks(self.robot_name, own, self._landmarks)
+        warn_of_exact_landmarks(self.robot_name, own.sensors, self._landmarks)
         extra = rig_of(privileged, taken=[sensor.name for sensor in own.sensors])
         self._rig = SensorRig(sensors=(*own.sensors, *extra.sensors))
         self._privileged = [sensor.name for sensor in extra.sensors]

@@ -10,6 +10,7 @@ from gymnasium import spaces
 
 from sensorium.cameras.camera import CameraSensor
 from sensorium.errors import OptionError
+from sensorium.robots.landmarks import warn_of_exact_landmarks
 from sensorium.tasks.tensor.hook_results import HookResults
 from sensorium.tasks.tensor.hooks import ConfigT, InputDescription, TensorHooks
 from sensorium.tasks.tensor.observations import ObservationPart, Observations, Tensors, space_of
@@ -62,6 +63,16 @@ class ObservingTask(TensorHooks[ConfigT]):
         self._final, self._final_values = torch.zeros_like(self._frames), torch.zeros_like(self._observations.values)
         one = {name: space_of(value) for name, value in self._by_name(self._observations.values).items()}
         self.single_observation_space = spaces.Dict(list(one.items()))  # type: ignore[arg-type]
+        if entity_sensors is None and not config.ground_truth:  # entities warn when they are made
+            self._warn_of_exact_landmarks()
+
+    def _warn_of_exact_landmarks(self) -> None:
+        """Warn if the policy observes the exact pose of another object of the scene."""
+        observed = {part.uuid for part in self._observations.actor_parts}
+        sensors = [each for each in self.robot.options.rig.sensors if each.name in observed]
+        bodies = {self.scene.model.body(number).name for number in range(self.scene.model.nbody)}
+        others = [each for each in self.scene.entities if f"{self.robot.name}/{each}" not in bodies]
+        warn_of_exact_landmarks(self.robot.name, sensors, [each for each in others if each != self.robot.name])
 
     def _observe_own(self) -> Mapping[str, torch.Tensor]:
         return self._results.check("observe", self.observe(), per_env=False)
