@@ -106,7 +106,7 @@ def steps(report: Report, robot: str, n_envs: int) -> None:
             "task.step": lambda: task.step(action),
             "task.step_in_place": lambda: task.step_in_place(action),
             "scene.step": task.scene.step,
-            "x.add_(1)": lambda: action.add_(0),
+            "action.add_(0)": lambda: action.add_(0),
         }
         for idle, what in ((False, "calls in a row"), (True, "device idle before it")):
             for name, seconds in host_seconds(calls, idle).items():

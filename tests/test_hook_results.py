@@ -227,6 +227,38 @@ def test_names_of_observations_do_not_begin_with_privileged(hook, fix):
         tensor_task(**{hook: {"a": torch.zeros(B, 1), "privileged/mass": torch.ones(B, 1)}})
 
 
+@pytest.mark.parametrize(
+    ("hooks", "text"),
+    [
+        ({"metrics": {"one": torch.zeros(B)}}, r"Mine.metrics .*no term of rewards\(\) has; got 'one'"),
+        ({"metrics": {"return": torch.zeros(B)}}, "Mine.metrics .*episodes, return, length; got 'return'"),
+        ({"rewards": {"length": torch.zeros(B)}}, "Mine.rewards .*; got 'length'"),
+        ({"metrics": {"ended/fall": torch.zeros(B)}}, "Mine.metrics .*; got 'ended/fall'"),
+    ],
+)
+def test_names_of_the_log_are_different(hooks, text):
+    with pytest.raises(sn.OptionError, match=text):
+        tensor_step(tensor_task(**hooks))
+
+
+@pytest.mark.parametrize("hook", ["observe", "observe_privileged"])
+def test_observations_do_not_have_the_names_of_sensors(hook):
+    own = Slide(TensorTaskConfig(robot="diffdrive", n_envs=B)).actor_parts[0].uuid
+    with pytest.raises(sn.OptionError, match=f"the robot's sensor {own!r} has the name of a value of the task"):
+        tensor_task(**{hook: {own: torch.zeros(B, 1)}})
+
+
+def test_the_options_have_the_class_of_the_task():
+    class Options(TensorTaskConfig):
+        speed: float = 1.0
+
+    class Fast(Slide):
+        config_type = Options
+
+    with pytest.raises(sn.OptionError, match=r"Fast has the options Options \(its config_type\), got TensorTaskConfig"):
+        Fast(TensorTaskConfig(robot="diffdrive"))
+
+
 def test_rewards_may_be_called_privileged():
     assert tensor_step(tensor_task(rewards={"privileged/a": torch.ones(B)}))[1].tolist() == [1.0] * B
 

@@ -138,6 +138,53 @@ def test_a_policy_for_other_observations_is_refused(trained):
         load_policy(trained, task)
 
 
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"hidden": ()}, "hidden"),
+        ({"hidden": (16, 0)}, "hidden"),
+        ({"minibatches": 17}, r"minibatches must be <= 16, n_envs x horizon; got 17"),
+        ({"minibatches": 5, "network": "gru"}, "minibatches must be <= 4, n_envs, for a recurrent network; got 5"),
+    ],
+)
+def test_networks_without_layers_and_empty_minibatches_are_refused(options, text):
+    with pytest.raises(sn.OptionError, match=text):
+        PPOOptions(steps=32, **{**SMALL, **options})
+
+
+def test_a_changed_byte_of_a_policy_is_noticed(trained, tmp_path):
+    shutil.copytree(trained, tmp_path / "walk")
+    file = tmp_path / "walk" / "best" / "policy.safetensors"
+    content = bytearray(file.read_bytes())
+    content[-40] ^= 1
+    file.write_bytes(bytes(content))
+    with pytest.raises(sn.errors.DatasetError, match=r"best/policy\.safetensors is damaged: it has changed"):
+        evaluate_ppo(tmp_path / "walk", 2)
+    assert len(evaluate_ppo(tmp_path / "walk", 2, which="last").returns) == 2
+
+
+def test_a_policy_with_other_widths_than_its_training_is_refused(trained, tmp_path):
+    shutil.copytree(trained, tmp_path / "walk")
+    config = json.loads((trained / "config.json").read_bytes())
+    (tmp_path / "walk" / "config.json").write_text(json.dumps(config | {"hidden": [8]}))
+    with pytest.raises(
+        sn.errors.DatasetError, match=r"does not fit .* has the shape \(16, 45\), and \(8, 45\) in .*hidden=\(8,\)"
+    ):
+        evaluate_ppo(tmp_path / "walk", 2)
+    (tmp_path / "walk" / "config.json").write_text("{}")
+    with pytest.raises(sn.errors.DatasetError, match=r"config\.json is damaged: it lacks 'format'"):
+        evaluate_ppo(tmp_path / "walk", 2)
+
+
+def test_a_training_without_its_checkpoints_is_not_begun_again(trained, tmp_path):
+    shutil.copytree(trained, tmp_path / "walk")
+    shutil.rmtree(tmp_path / "walk" / "checkpoints")
+    before = (tmp_path / "walk" / "evaluations.json").read_bytes()
+    with pytest.raises(sn.errors.DatasetError, match="cannot be resumed: checkpoints is missing"):
+        train_ppo(PPOOptions(steps=96, **SMALL), tmp_path / "walk", resume=True, tensorboard=False)
+    assert (tmp_path / "walk" / "evaluations.json").read_bytes() == before
+
+
 @pytest.mark.slow
 def test_command_line(tmp_path, capsys):
     out = str(tmp_path / "walk")
@@ -354,7 +401,7 @@ def test_too_many_steps_for_the_memory_are_refused(tmp_path, capsys):
 
 
 def test_the_price_of_a_rollout_is_that_of_its_storage(tmp_path):
-    trainer = PPOTrainer(PPOOptions(steps=32, **{**SMALL, "minibatches": 10**6}), tmp_path, False, False)
+    trainer = PPOTrainer(PPOOptions(steps=32, **{**SMALL, "minibatches": 16}), tmp_path, False, False)
     storage = trainer.algorithm.storage
     tensors = [each for each in vars(storage).values() if isinstance(each, torch.Tensor)]
     held = sum(each.numel() * each.element_size() for each in (*tensors, *storage.observations.values(True, True)))
@@ -364,7 +411,7 @@ def test_the_price_of_a_rollout_is_that_of_its_storage(tmp_path):
         patch.setattr(ppo_memory, "check_memory", lambda option, value, what, each: priced.append(value * each))
         ppo_memory.check_rollout(trainer.options, trainer.env.get_observations(), trainer.env.num_actions)
     trainer.close()
-    assert priced == [pytest.approx(held, rel=0.05)]
+    assert priced == [pytest.approx(held * 17 / 16, rel=0.05)]  # an update copies the steps of a minibatch
 
 
 @pytest.mark.parametrize(

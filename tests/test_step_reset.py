@@ -184,22 +184,54 @@ def test_cameras_have_no_final_reading():
         camera.read_final()
 
 
-def test_a_mask_that_the_reset_changes():
+@pytest.mark.parametrize("device", ENGINES)
+def test_a_mask_that_the_reset_changes(device):
     """The mask is a view of a reading, which the reset of its own sensor overwrites."""
+    seen = []
+
+    class Sees(sn.SceneModule):
+        def attach(self, scene, name):
+            pass
+
+        def on_reset(self, envs):
+            seen.append(envs.clone())
+
     scene = drop_scene(height=0.2)
+    scene.add_module("sees", Sees())
     contact = scene.add_sensor(sn.Contact(link="box", substeps=True))
     height = scene.add_sensor(sn.FramePose(link="box"))
-    scene.build(n_envs=2)
+    scene.build(n_envs=2, device=device)
     start = height.read().pos[:, 2].clone()
     while not bool(contact.read().any()):
         scene.step()
     assert (height.read().pos[:, 2] < start).all()
     scene.step(reset=lambda: contact.read()[:, 0])
     assert torch.equal(height.read().pos[:, 2], start)
+    assert seen[-1].tolist() == [True, True]
 
 
+@pytest.mark.parametrize("kind", ["tensor", "array"])
+@pytest.mark.parametrize("device", ENGINES)
+def test_a_mask_is_read_anew_after_each_of_several_steps(kind, device):
+    class Clears(sn.SceneModule):
+        def attach(self, scene, name):
+            pass
+
+        def on_reset(self, envs):
+            done[:] = False
+
+    scene = drop_scene(height=0.4)
+    scene.add_module("clears", Clears())
+    scene.build(n_envs=2, device=device)
+    done = torch.tensor([True, False], device=scene.device) if kind == "tensor" else np.array([True, False])
+    scene.step(count=3, reset=done)
+    assert scene.episodes.tolist() == [1, 0]
+    assert scene.time.tolist() == pytest.approx([0.02, 0.03])
+
+
+@pytest.mark.parametrize("device", ENGINES)
 @pytest.mark.parametrize("call", ["step", "reset"])
-def test_a_mask_that_a_module_clears(call):
+def test_a_mask_that_a_module_clears(call, device):
     done = torch.tensor([True, False])
 
     class Clears(sn.SceneModule):
@@ -212,8 +244,8 @@ def test_a_mask_that_a_module_clears(call):
     scene = drop_scene(height=0.4)
     height = scene.add_sensor(sn.FramePose(link="box", pos_noise=0.01))
     scene.add_module("clears", Clears())
-    scene.build(n_envs=2)
-    done[:] = torch.tensor([True, False])
+    scene.build(n_envs=2, device=device)
+    done = torch.tensor([True, False], device=scene.device)
     for _ in range(10):
         scene.step()
     if call == "step":

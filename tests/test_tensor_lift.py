@@ -146,23 +146,52 @@ def test_the_delay_of_a_camera_is_drawn_for_each_env():
     task.close()
 
 
+@needs_gl
+def test_the_rate_of_a_camera_is_drawn_for_each_env():
+    """Between two samples of its camera an env shows the same image."""
+    task = sn.tasks.make(
+        "lift", n_envs=3, camera=True, threads=1, max_steps=200, randomize_sensors={"front.rate": (5.0, 25.0)}
+    )
+    camera = task.cameras["front"]
+    task.reset()
+    rates = camera.bind("rate")[:, 0].clone()
+    assert len(rates.unique()) == 3
+    images = torch.zeros(3)
+    before = camera.read().rgb.clone()
+    for _ in range(50):
+        task.step(torch.ones_like(task.action) * 0.2)
+        now = camera.read().rgb.clone()
+        images += (now != before).flatten(1).any(dim=1)
+        before = now
+    task.close()
+    assert images.tolist() == pytest.approx((rates * 50 * task.config.dt).tolist(), abs=1.5)
+    with pytest.raises(
+        sn.OptionError, match=r"randomize_sensors: the rate of 'front' must be <= 25 Hz, the rate of the steps"
+    ):
+        lift(1, camera=True, randomize_sensors={"front.rate": (8.0, 50.0)})
+
+
 def test_exact_pose_of_an_object_warns_in_a_rig():
-    def with_frame(name, link="cube", observe=(), ground_truth=False, **options):
+    def with_frame(name, link="cube", observe=(), ground_truth=False, randomize_sensors=None, **options):
         sensors = [
             {"name": "joints", "type": "JointEncoder"},
             {"name": name, "type": "FramePose", "mount": {"link": link}, "options": options},
         ]
-        lift(1, rig={"sensors": sensors}, observe=("joints", *observe), ground_truth=ground_truth).close()
+        task = {"observe": ("joints", *observe), "randomize_sensors": randomize_sensors or {}}
+        lift(1, rig={"sensors": sensors}, ground_truth=ground_truth, **task).close()
 
     with pytest.warns(UserWarning, match=r"'exact'.*landmark 'cube'.*observe_privileged") as caught:
         with_frame("exact", observe=("exact/pos",))
     assert [each.filename for each in caught] == [__file__]
     with pytest.warns(UserWarning, match="'inverse'.*landmark 'cube'"):
         with_frame("inverse", "hand", ("inverse",), relative_to="cube")
+    with pytest.warns(UserWarning, match="'zeros'.*landmark 'cube'"):
+        with_frame("zeros", observe=("zeros",), pos_noise=(0.0, 0.0, 0.0))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         with_frame("unobserved")
         with_frame("late", observe=("late",), delay=0.04)
         with_frame("own", "hand", ("own",))
+        with_frame("drawn", observe=("drawn",), randomize_sensors={"drawn.pos_noise": (0.001, 0.003)})
         with_frame("truth", observe=("truth",), ground_truth=True)
         lift(1).close()

@@ -10,6 +10,7 @@ import torch
 from gl import needs_gl
 
 import sensorium as sn
+from sensorium.entities.nesting import flat_values
 from sensorium.tasks.tensor import EpisodeDraws, TensorTask, TensorTaskConfig, rotations
 from sensorium.training.tensor_evaluation import run_actions
 
@@ -442,12 +443,32 @@ def test_an_env_that_diverges_is_truncated_and_begins_again():
     assert truncated.tolist() == task.diverged.tolist() == [False, True]
     assert not terminated.any()
     assert reward[1] == 0
-    assert task.log.n_diverged == 1
     for _ in range(3):
         observation, _, _, truncated, _ = task.step(torch.zeros(2, 12))
         assert not truncated.any()
         assert torch.isfinite(observation["privileged/velocity"]).all()
         assert not task.diverged.any()
+
+
+def test_the_last_observation_of_an_env_that_diverges_is_that_of_the_step_before():
+    task = walk(2, randomize=QUIET)
+    task.keep_final = True
+    before = task.step(torch.zeros(2, 12))[0]
+    task.scene.world.bind("qvel")[1] = 1e12
+    last = task.step(torch.zeros(2, 12))[4]["final_obs"]
+    pairs = list(zip(flat_values(before).values(), flat_values(last).values(), strict=True))
+    assert all(torch.equal(one[1], other[1]) for one, other in pairs)
+    assert not all(torch.equal(one[0], other[0]) for one, other in pairs)
+
+
+def test_a_good_episode_that_is_over_raises_the_difficulty_once():
+    task = walk(1, randomize=QUIET, curriculum=True, standing=1.0, max_steps=20)
+    task.autoreset = False
+    task.reset()
+    for _ in range(30):
+        task.step(torch.zeros(1, 12))
+    assert float(task.log.take()["tracking"]) > 0.8
+    assert task.difficulty.tolist() == pytest.approx([0.1])
 
 
 def test_an_episode_that_diverges_is_no_success_in_an_evaluation_and_leaves_no_nan():

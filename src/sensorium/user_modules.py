@@ -46,6 +46,9 @@ def import_modules(modules: Sequence[str]) -> None:
                 _import_file(name, path)
             else:
                 importlib.import_module(name)
+        except SyntaxError as error:
+            where = f"{error.filename or each}, line {error.lineno}"
+            raise OptionError(f"modules: cannot import {each!r}: {where}: {error.msg}") from error
         except ImportError as error:
             hint = f"; import the file as {each}.py" if os.path.isfile(f"{each}.py") else ""
             raise OptionError(f"modules: cannot import {each!r}: {error}{hint}") from error

@@ -196,7 +196,7 @@ class TrainableEntity(RememberingEntity):
         return suite
 
     @checked
-    def bind_tensors(
+    def prepare_tensors(
         self,
         robot: Robot,
         n_envs: int,
@@ -204,8 +204,8 @@ class TrainableEntity(RememberingEntity):
         action_space: spaces.Box,
         device: torch.device,
         read: Callable[[], Mapping[str, Any]],
-    ) -> None:
-        """Connect the entity to its body in a tensor task, whose spaces become those of the entity.
+    ) -> Callable[[], None]:
+        """Return a function that connects the entity to its body in a tensor task, whose spaces become its own.
 
         They are the sensors of the entity and what the task itself observes, such as a command, and the actions of the
         task. If they are others than before, the brain is made anew, on the device of the task, unless its options name
@@ -222,23 +222,30 @@ class TrainableEntity(RememberingEntity):
             OptionError: its memory has transitions of other spaces.
         """
         kept = 0 if self.memory is None else len(self.memory)
-        if not same_shapes(self.observation_space, observation_space) or self.action_space != action_space:
-            if kept:
-                raise OptionError(
-                    f"the entity has learned in a task with other observations or actions: its memory has {kept} "
-                    "transitions; make another entity for this task"
-                )
-            self.observation_space, self.action_space = observation_space, action_space
-            self._memory_in_use = self._transitions = None
-            if self._brain_type is not None:
-                options = with_device(self._brain_type, self._brain_options, device)
-                self.brain = make_brain(self._brain_type, observation_space, action_space, options)
-        self.suite = suite_of(robot, n_envs, self._privileged, self._owner)
-        self._world, self._read_tensors = robot._world, read
-        if isinstance(self._transitions, TensorTransitions) and (kept or self._transitions.n_envs == n_envs):
-            self._transitions.discard()
-        elif self._memory is not None:
-            self.start_memory(self._memory, n_envs, device=device)
+        changed = not same_shapes(self.observation_space, observation_space) or self.action_space != action_space
+        if changed and kept:
+            raise OptionError(
+                f"the entity has learned in a task with other observations or actions: its memory has {kept} "
+                "transitions; make another entity for this task"
+            )
+        brain = self.brain
+        if changed and self._brain_type is not None:
+            options = with_device(self._brain_type, self._brain_options, device)
+            brain = make_brain(self._brain_type, observation_space, action_space, options)
+        suite = suite_of(robot, n_envs, self._privileged, self._owner)
+
+        def connect() -> None:
+            self.brain, self.suite = brain, suite
+            self._world, self._read_tensors = robot._world, read
+            if changed:
+                self.observation_space, self.action_space = observation_space, action_space
+                self._memory_in_use = self._transitions = None
+            if isinstance(self._transitions, TensorTransitions) and (kept or self._transitions.n_envs == n_envs):
+                self._transitions.discard()
+            elif self._memory is not None:
+                self.start_memory(self._memory, n_envs, device=device)
+
+        return connect
 
     def step(self, world: object = None, *, deterministic: bool = False) -> Rows:
         """Read the suite, or the observation of a tensor task, and return the brain's actions, (B, n).

@@ -24,6 +24,7 @@ from sensorium.errors import DatasetError, OptionError
 from sensorium.files import explain_errors, write_whole
 from sensorium.options import checked_integer
 from sensorium.suites.observation import PRIVILEGED
+from sensorium.tensor_files import load_tensors, save_tensors
 
 _STATISTICS = {"": VECTOR, PRIVILEGED: PRIVILEGED + VECTOR}
 """Prefix of the names of running statistics in files -> input of the networks."""
@@ -229,12 +230,10 @@ class SACMLPBrain:
         Raises:
             DatasetError: the files cannot be written.
         """
-        from safetensors.torch import save
-
         folder = Path(folder)
         with explain_errors(folder):
             folder.mkdir(parents=True, exist_ok=True)
-        write_whole(folder / "brain.safetensors", save(self._tensors()))
+        save_tensors(folder / "brain.safetensors", self._tensors())
         header = {
             "format": FORMAT,
             "version": self._version(),
@@ -263,15 +262,9 @@ class SACMLPBrain:
             DatasetError: the folder holds no brain that this version can read, or one with other spaces or networks.
                 Nothing is changed.
         """
-        from safetensors import SafetensorError
-        from safetensors.torch import load_file
-
         folder = Path(folder)
         header = read_header(folder)
-        try:
-            tensors = load_file(folder / "brain.safetensors", device=str(self.device))
-        except (OSError, SafetensorError) as error:
-            raise DatasetError(f"cannot read brain.safetensors in {folder}: {error}") from None
+        tensors = load_tensors(folder / "brain.safetensors", str(self.device))
         own = {name: list(box.shape) for name, box in self._inputs.boxes.items()}
         if list(header["spaces"].items()) != list(own.items()):  # the networks concatenate them in this order
             fix = "; list the sensors in the same order" if header["spaces"] == own else ""

@@ -7,6 +7,8 @@ import warnings
 from collections.abc import Collection, Iterable
 from types import FrameType
 
+import numpy as np
+
 from sensorium.robots.rig import RigSensor
 
 _warned: set[tuple[str, str]] = set()
@@ -41,7 +43,7 @@ def _exact_landmark(sensor: RigSensor, landmarks: Collection[str]) -> str | None
     """
     if sensor.type != "FramePose":
         return None
-    if any(value for name, value in sensor.options.items() if name == "delay" or name.startswith("pos")):
+    if any(np.any(value) for name, value in sensor.options.items() if name == "delay" or name.startswith("pos")):
         return None
     frames = (sensor.options.get("link") or sensor.mount.link, sensor.options.get("relative_to"))
     return next((str(frame) for frame in frames if frame in landmarks), None)

@@ -92,7 +92,7 @@ def check_env(sensor: Sensor, env: int) -> None:
     """
     if sensor._readings is None:
         sensor._unbuilt("plot")
-    if not isinstance(env, int) or not 0 <= env < sensor.group.n_envs:
+    if type(env) is not int or not 0 <= env < sensor.group.n_envs:
         raise OptionError(f"env must be an integer in [0, {sensor.group.n_envs}), got {env!r}")
 
 

@@ -12,6 +12,7 @@ from sensorium.sensors.plotting import FigureRow, Lines, check_env, draw_rows, f
 from sensorium.sensors.value_log import ValueLog
 
 if TYPE_CHECKING:
+    import torch
     from matplotlib.figure import Figure
 
     from sensorium.sensors.base import Sensor
@@ -49,13 +50,14 @@ class Trace:
 
     def take(self) -> None:
         """Store the current readings and ground truths. Does not wait for a GPU."""
-        values, fields = [self.sensors[0].group.world.time[self.env]], []
+        values: list[torch.Tensor] = []
+        fields = []
         for number, sensor in enumerate(self.sensors):
             for is_truth, reading in enumerate((sensor.read(), sensor.read_ground_truth())):
                 for name, value in field_tensors(reading, self.env).items():
                     values.append(value)
                     fields.append((number, bool(is_truth), name))
-        self._log.add(values)
+        self._log.add([self.sensors[0].group.world.time[self.env], *values])
         self._fields = fields
 
     @property

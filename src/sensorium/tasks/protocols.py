@@ -40,7 +40,7 @@ class EntityLike(Protocol):
     def bind(self, robot: Robot, n_envs: int) -> SensorSuite:
         """Connect the entity to its body in a built scene, and return its suite."""
 
-    def bind_tensors(
+    def prepare_tensors(
         self,
         robot: Robot,
         n_envs: int,
@@ -48,8 +48,9 @@ class EntityLike(Protocol):
         action_space: spaces.Box,
         device: torch.device,
         read: Callable[[], Mapping[str, Any]],
-    ) -> None:
-        """Connect the entity to its body in a tensor task, with the task's spaces and a function that observes."""
+    ) -> Callable[[], None]:
+        """Return a function that connects the entity to its body in a tensor task, with the task's spaces and a
+        function that observes."""
 
     @property
     def sensors(self) -> tuple[list[str], list[str]]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sensorium._arguments import checked
-from sensorium.errors import EpisodeOverError, OptionError
+from sensorium.errors import EpisodeOverError, OptionError, SensoriumError
 from sensorium.options import checked_integer
 from sensorium.suites import SensorSuite
 from sensorium.tasks import hook_results
@@ -174,11 +174,11 @@ class SharedTask:
             member._judge_step(running[name], {env: text for env, text in failed.items() if running[name][env]})
             rewards[name] = np.where(running[name], member._sum_rewards(), 0.0).astype(np.float32)
             rewards[name][list(failed)] = 0.0  # a failed env is put to a state that the action did not lead to
-            hook_results.check_finite(member, rewards[name], member.reward_terms)
             ended = running[name] & member.is_done()
             if ended.any():
                 member._command(np.zeros((self.n_envs, member.robot.n_actions)), ended)
         self._observations = self._observe()
+        self._check_rewards(rewards)
         terminated = {name: member.terminated.copy() for name, member in self.members.items()}
         truncated = {name: member.truncated.copy() for name, member in self.members.items()}
         infos: ByEntity = {name: {"success": member.succeeded.copy()} for name, member in self.members.items()}
@@ -188,6 +188,16 @@ class SharedTask:
             if failed:
                 info["failed"] = dict(failed)
         return self._observations, rewards, terminated, truncated, infos
+
+    def _check_rewards(self, rewards: ByEntity) -> None:
+        """Raise SensoriumError if a reward is NaN or infinite. The step was made, without complete transitions."""
+        try:
+            for name, member in self.members.items():
+                hook_results.check_finite(member, rewards[name], member.reward_terms)
+        except SensoriumError:
+            for entity in self.entities.values():
+                entity.interrupt()
+            raise
 
     def _end_envs(self, ended: np.ndarray, infos: ByEntity) -> None:
         """Reset envs in which all entities have ended, or hold them."""

@@ -225,7 +225,9 @@ class TrainOptions(Options):
             config.pop("sensorium")
             config["entity"]["robot"] = loaded_name(config["entity"]["robot"], folder)
             return cls(**config)
-        except (ValueError, KeyError, TypeError, AttributeError, ValidationError) as error:
+        except KeyError as error:
+            raise DatasetError(f"{path} is damaged: it lacks {error}") from None
+        except (ValueError, TypeError, AttributeError, ValidationError) as error:
             raise DatasetError(f"{path} is damaged: {error}") from None
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, ValidationError, field_validator
+from pydantic import Field, ValidationError, field_validator, model_validator
 
 from sensorium import __version__, tasks
 from sensorium._arguments import checked
@@ -46,9 +46,9 @@ class PPOOptions(Options):
     epochs: int = Field(default=5, ge=1)
     """Passes over the steps in each update."""
     minibatches: int = Field(default=4, ge=1)
-    """Parts into which the steps are divided in each pass."""
-    hidden: tuple[int, ...] = (256, 128, 64)
-    """Widths of the hidden layers of the actor and of the critic."""
+    """Parts into which the steps are divided in each pass; those of recurrent networks are groups of envs."""
+    hidden: tuple[Annotated[int, Field(ge=1)], ...] = Field(default=(256, 128, 64), min_length=1)
+    """Widths of the hidden layers of the actor and of the critic, at least one."""
     network: Literal["mlp", "gru", "lstm"] = "mlp"
     """Kind of the networks; the recurrent ones have a memory of one layer before the hidden layers."""
     memory: int = Field(default=128, ge=1)
@@ -89,6 +89,15 @@ class PPOOptions(Options):
     @classmethod
     def _load_rig(cls, value: dict[str, Any]) -> dict[str, Any]:
         return {**value, "rig": whole_rig(value["rig"])} if "rig" in value else value
+
+    @model_validator(mode="after")
+    def _minibatches_have_steps(self) -> Self:
+        recurrent = self.network != "mlp"
+        limit = self.n_envs if recurrent else self.n_envs * self.horizon
+        if self.minibatches > limit:
+            what = "n_envs, for a recurrent network" if recurrent else "n_envs x horizon"
+            raise ValueError(f"minibatches must be <= {limit}, {what}; got {self.minibatches}")
+        return self
 
     @property
     def robot(self) -> object:
@@ -178,7 +187,9 @@ class PPOOptions(Options):
             raise DatasetError(f"{folder} holds no training: {CONFIG} is missing") from None
         except OSError as error:
             raise DatasetError(f"cannot read {folder / CONFIG}: {error.strerror}") from None
-        except (ValueError, KeyError, TypeError, AttributeError, ValidationError) as error:
+        except KeyError as error:
+            raise DatasetError(f"{folder / CONFIG} is damaged: it lacks {error}") from None
+        except (ValueError, TypeError, AttributeError, ValidationError) as error:
             raise DatasetError(f"{folder / CONFIG} is damaged: {error}") from None
 
 

@@ -12,6 +12,7 @@ import torch
 from sensorium.errors import DatasetError, OptionError
 from sensorium.files import explain_errors, write_whole
 from sensorium.json_files import load_json
+from sensorium.tensor_files import load_tensors, save_tensors
 
 if TYPE_CHECKING:
     from rsl_rl.algorithms import PPO
@@ -91,12 +92,9 @@ def save_actor(actor: MLPModel, folder: Path, parts: Sequence[ObservationPart], 
         parts: what the actor observes, in the order of its columns.
         n_actions: number of actions.
     """
-    from safetensors.torch import save
-
     with explain_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
-    tensors = {name: value.detach().cpu().contiguous() for name, value in actor.state_dict().items()}
-    write_whole(folder / "policy.safetensors", save(tensors))
+    save_tensors(folder / "policy.safetensors", actor.state_dict())
     inputs = {name: list(shape) for name, shape in _named(parts)}
     header = {"format": _FORMAT, "version": 1, "observations": actor.obs_dim, "inputs": inputs, "actions": n_actions}
     write_whole(folder / "policy.json", json.dumps(header, indent=1).encode())
@@ -126,14 +124,11 @@ def load_actor(
     Raises:
         DatasetError: the folder holds no policy, or one for other observations or actions.
     """
-    from safetensors import SafetensorError
-    from safetensors.torch import load_file
-
     try:
         header = load_json((folder / "policy.json").read_bytes())
-        tensors = load_file(folder / "policy.safetensors")
-    except (OSError, ValueError, SafetensorError) as error:
+    except (OSError, ValueError) as error:
         raise DatasetError(f"cannot read the policy in {folder}: {error}") from None
+    tensors = load_tensors(folder / "policy.safetensors")
     if parts is not None:
         _check_inputs(header.get("inputs"), _named(parts), folder, options)
     actor = make_network(options, observation, "actor", n_actions)
@@ -141,10 +136,15 @@ def load_actor(
         raise DatasetError(
             f"the policy in {folder} takes {header.get('observations')} observations, and the task has {actor.obs_dim}"
         )
-    try:
-        actor.load_state_dict(tensors)
-    except RuntimeError as error:
-        raise DatasetError(f"the policy in {folder} does not fit the task: {error}") from None
+    shapes, own = ({name: tuple(value.shape) for name, value in each.items()} for each in (tensors, actor.state_dict()))
+    if shapes != own:
+        name = next(name for name in {**own, **shapes} if shapes.get(name) != own.get(name))
+        raise DatasetError(
+            f"the policy in {folder} does not fit the options of its training: {name!r} has the shape "
+            f"{shapes.get(name)}, and {own.get(name)} in a network with hidden={options.hidden} and "
+            f"network={options.network!r} for {n_actions} actions"
+        )
+    actor.load_state_dict(tensors)
     return actor.to(observation.device).eval()
 
 

@@ -43,6 +43,11 @@ def run_folder(
                 raise
             raise DatasetError(f"{error}; to begin one, train without --resume") from None
         _check_same(options, before, free)
+        if (folder / "last").is_dir() and not (folder / "checkpoints").is_dir():  # "last" is written after a checkpoint
+            raise DatasetError(
+                f"{folder} cannot be resumed: checkpoints is missing, without which the training would begin again and "
+                "replace its evaluations and policies; restore the folder, or train in a new one"
+            )
     elif folder.exists() and (not folder.is_dir() or any(folder.iterdir())) and not begun:
         if (folder / CONFIG).is_file():
             raise OptionError(f"{folder} holds a training already: resume it (--resume), or train in a new folder")

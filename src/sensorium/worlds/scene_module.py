@@ -85,6 +85,9 @@ class SceneModule(Module, Generic[OptionsT]):
     def on_reset(self, envs: Envs) -> bool | None:
         """Write the module's own initial state into ``envs``. Called after ``scene.reset(envs)`` reset the physics.
 
+        On a GPU, where nothing waits for a mask, it is also called for a mask without envs, as by
+        ``scene.step(reset=mask)`` in each step.
+
         Returns:
             False if no physics state was written. Otherwise the scene recomputes what depends on it. See also
             :func:`capturable_reset`.

@@ -38,7 +38,7 @@ class Simulation(Contacts):
         self._seed = 0
         self._sense: Callable[[], None] | None = None
         self._failures = Failures()
-        self._unsensed_episodes: torch.Tensor | None = None  # (B,) episodes of a scene without sensors, on the CPU
+        self._unsensed_episodes: torch.Tensor | None = None  # (B,) episodes of a scene without sensors
         self._viewer: SceneViewer | None = None
         self._closed = False
 
@@ -133,7 +133,7 @@ class Simulation(Contacts):
     def _restart(self, call: str, envs: Envs) -> None:
         world = self._world or self._unbuilt(call)
         envs = kept(envs)
-        if call == "reset" and not world.is_gpu:
+        if call == "reset" and (self._sensing is None or not world.is_gpu):  # the sensors of a GPU count their episodes
             self._begin_episodes(envs)
         self._note_restart(envs, None if call == "reset" else world.get_state)
         failed = getattr(world, call)(envs)
@@ -146,9 +146,8 @@ class Simulation(Contacts):
     def _begin_episodes(self, envs: Envs) -> None:
         if self._sensing is not None:
             self._sensing.begin_episodes(envs)
-        elif not self.world.is_gpu:
-            self._unsensed_episodes = self.episodes
-            self._unsensed_episodes[env_mask(envs, self.n_envs, self.world.device)] += 1
+        else:
+            self._unsensed_episodes = self.episodes + env_mask(envs, self.n_envs, self.world.device)
 
     def _note_restart(self, envs: Envs, state: Callable[[], torch.Tensor] | None) -> None:
         if self.world.is_gpu:  # reading envs and states would synchronise with the GPU

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
 
 from sensorium._tensors import check_plain
@@ -39,8 +40,11 @@ def step_and_reset(scene: Simulation, count: int, reset: Envs | Callable[[], Env
 
     for _ in range(count):
         run(scene.step)
-        ended = _mask(world, reset(), "reset: the value of the function") if callable(reset) else mask
-        run(_end_episodes, scene, ended)
+        if callable(reset):
+            mask = _mask(world, reset(), "reset: the value of the function")
+        elif isinstance(reset, np.ndarray) and reset.dtype == bool:  # of which the mask is a copy
+            mask = _mask(world, reset, "reset")
+        run(_end_episodes, scene, mask)
     if crowded is not None:
         crowded.failed |= failed
         raise crowded

@@ -319,12 +319,12 @@ def check_mask(mask: torch.Tensor, n_envs: int, name: str = "envs") -> torch.Ten
 
 
 def kept(envs: Envs) -> Envs:
-    """Return envs that stay the same while a reset uses them: a copy of arrays and of tensors on the host.
+    """Return envs that stay the same while a reset uses them: a copy of arrays and tensors.
 
-    A mask can be a view of readings or of a buffer, which the reset changes. On a GPU the engine copies the mask first.
+    A mask can be a view of readings or of a buffer, which the reset changes.
     """
     if isinstance(envs, torch.Tensor):
-        return envs.clone() if envs.device.type == "cpu" else envs
+        return envs.clone()
     return envs.copy() if isinstance(envs, np.ndarray) else envs
 
 

@@ -9,6 +9,11 @@ import torch
 
 from sensorium.errors import SensoriumError
 
+LOGGED = ("episodes", "return", "length")
+"""Names of what the log adds to rewards and metrics."""
+REASON = "ended/"
+"""Prefix of the reasons of failures."""
+
 
 class EpisodeLog:
     """Sums of rewards and metrics of the running episodes, and their means over those that ended.
@@ -18,9 +23,6 @@ class EpisodeLog:
     Args:
         n_envs: number of envs, B.
         device: device of the tensors.
-
-    Attributes:
-        n_diverged: number of envs whose physics diverged so far, as far as the host knows.
     """
 
     def __init__(self, n_envs: int, device: torch.device) -> None:
@@ -30,7 +32,6 @@ class EpisodeLog:
         self._n_terms = 0
         self._reasons: list[str] = []
         self._running = self._ended = self._why = self._first_bad = torch.zeros(0)
-        self.n_diverged = 0
 
     def add(
         self,
@@ -90,7 +91,7 @@ class EpisodeLog:
         if count:
             found |= {name: value / count for name, value in zip(self._names, sums, strict=True)}
             found |= {"return": total / count, "length": length / count}
-            found |= {f"ended/{reason}": n for reason, n in zip(self._reasons, self._why.tolist(), strict=True)}
+            found |= {f"{REASON}{reason}": n for reason, n in zip(self._reasons, self._why.tolist(), strict=True)}
         self._ended.zero_()
         self._why.zero_()
         return found

@@ -16,6 +16,7 @@ from sensorium.deploy.contract import ActionTerm
 from sensorium.errors import OptionError
 from sensorium.suites.observation import PRIVILEGED
 from sensorium.tasks.hook_results import described
+from sensorium.tasks.tensor.episode_log import LOGGED, REASON
 
 Shapes = dict[str, torch.Size]
 """Name -> shape of a tensor."""
@@ -49,7 +50,9 @@ class HookResults:
         """
         known = self._shapes.get(hook)
         if known is None:
-            known = self._shapes[hook] = self._checked(hook, value, per_env)
+            known = self._checked(hook, value, per_env)
+            self._check_names(hook, known)
+            self._shapes[hook] = known
         elif not _fits(value, known):
             found = self._checked(hook, value, per_env)
             if found.keys() != known.keys():
@@ -102,6 +105,19 @@ class HookResults:
             )
             raise self._wrong(hook, f"names that do not begin with {PRIVILEGED!r}", f"{name!r}; {fix}")
         return {name: tensor.shape for name, tensor in value.items()}
+
+    def _check_names(self, hook: str, names: Shapes) -> None:
+        """Raise OptionError if a value would replace another one in the log of the episodes."""
+        if hook not in ("rewards", "metrics"):
+            return
+        terms = self._shapes.get("rewards", {}) if hook == "metrics" else {}
+        for name in names:
+            if name in terms:
+                raise self._wrong(hook, "names that no term of rewards() has", f"{name!r}; rename it")
+            if name in LOGGED or name.startswith(REASON):
+                raise self._wrong(
+                    hook, f"names that the log does not use, as {', '.join(LOGGED)}", f"{name!r}; rename it"
+                )
 
     def _wrong(self, hook: str, wanted: str, got: str) -> OptionError:
         return OptionError(f"{self._task}.{hook} must return {wanted}; got {got}")

@@ -192,8 +192,8 @@ class TensorHooks(Generic[ConfigT]):
         """
         if not self.config.curriculum:
             return
-        succeeded, reached = ended & self.lasted(), self._metrics.get("reached")
-        judged = ended & (self.terminated | self.diverged | succeeded)
+        judged, reached = ended & self.ended_itself(), self._metrics.get("reached")
+        succeeded = judged & self.lasted()
         if reached is not None:
             succeeded = succeeded & (reached > 0.5)
         change = DIFFICULTY_STEP * (2.0 * succeeded.float() - judged.float())
@@ -202,6 +202,10 @@ class TensorHooks(Generic[ConfigT]):
     def lasted(self) -> torch.Tensor:
         """Return whether the last step completed ``max_steps`` steps without a failure, (B,) bool."""
         return self.truncated & ~self.diverged & (self.step_count >= self.config.max_steps)
+
+    def ended_itself(self) -> torch.Tensor:
+        """Return whether the last step ended the episode, but not because that of another entity ended, (B,) bool."""
+        return self.terminated | self.diverged | self.lasted()
 
     def observe(self) -> dict[str, torch.Tensor]:
         """Return what the policy observes besides the robot's sensors, by uuid: (B, ...) tensors."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from itertools import groupby
@@ -93,8 +93,9 @@ class Observations:
         for uuid, found in groupby(enumerate(self._parts), lambda each: each[1].uuid):
             numbers = [number for number, _ in found]
             uuids.append((uuid, slice(numbers[0], numbers[-1] + 1)))
+        sensors = dict.fromkeys(uuid for uuid, *_ in (*self._readings, *self._truths))
+        _check_different(sensors, {**own(), **privileged()}, "robot" if entity_sensors is None else "entity")
         if entity_sensors is not None:
-            _check_different((*measured, *true), {**own(), **privileged()})
             exposed = {*measured, *own(), *(PRIVILEGED + name for name in true)}
             uuids = [each for each in uuids if each[0] in exposed]
         self._uuids, self._firsts = [uuid for uuid, _ in uuids], [parts.start for _, parts in uuids]
@@ -154,11 +155,13 @@ def space_of(value: torch.Tensor | dict[str, torch.Tensor]) -> spaces.Space[Any]
     return spaces.Box(-np.inf, np.inf, tuple(value.shape[1:]), np.float32)
 
 
-def _check_different(sensors: Sequence[str], values: Container[str]) -> None:
+def _check_different(sensors: Iterable[str], values: Container[str], owner: str) -> None:
     """Raise OptionError if a sensor has the name of a value that the task observes."""
     for name in sensors:
         if name in values:
-            raise OptionError(f"the entity's sensor {name!r} has the name of a value of the task; give it another uuid")
+            raise OptionError(
+                f"the {owner}'s sensor {name!r} has the name of a value of the task; give one of them another name"
+            )
 
 
 def select_readings(

@@ -69,7 +69,14 @@ class ObservingTask(TensorHooks[ConfigT]):
     def _warn_of_exact_landmarks(self) -> None:
         """Warn if the policy observes the exact pose of another object of the scene."""
         observed = {part.uuid for part in self._observations.actor_parts}
-        sensors = [each for each in self.robot.options.rig.sensors if each.name in observed]
+        drawn: dict[str, dict[str, float]] = {}
+        for key, (_, highest) in self.config.randomize_sensors.items():
+            drawn.setdefault(key.partition(".")[0], {})[key.partition(".")[2]] = highest
+        sensors = [
+            each.model_copy(update={"options": {**each.options, **drawn.get(each.name, {})}})
+            for each in self.robot.options.rig.sensors
+            if each.name in observed
+        ]
         bodies = {self.scene.model.body(number).name for number in range(self.scene.model.nbody)}
         others = [each for each in self.scene.entities if f"{self.robot.name}/{each}" not in bodies]
         warn_of_exact_landmarks(self.robot.name, sensors, [each for each in others if each != self.robot.name])

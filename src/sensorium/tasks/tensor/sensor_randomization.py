@@ -46,7 +46,9 @@ class SensorRandomizer:
             if key.partition(".")[0] in sensors or key.partition(".")[0] not in foreign
         }
         _check_ranges(sensors, ranges)
-        for key, (smallest, largest) in ranges.items():
+        own = {*task.robot.rig.names, *task.own_sensors}
+        for key, (smallest, largest) in sorted(ranges.items(), key=lambda each: each[0].partition(".")[0] not in own):
+            # first its own, so that their columns, and so their values, do not depend on who draws those of the scene
             uuid, _, option = key.partition(".")
             values = sensors[uuid].bind(option)
             columns = slice(len(low), len(low) + values.shape[1])

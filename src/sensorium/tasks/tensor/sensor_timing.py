@@ -25,7 +25,10 @@ def reserve_timing(robot: Robot, config: TensorTaskConfig) -> Robot:
     rig = robot.options.rig
     sensors = tuple(
         RigSensor(
-            name=each.name, type=each.type, mount=each.mount, options=timing_options(each.name, each.options, config)
+            name=each.name,
+            type=each.type,
+            mount=each.mount,
+            options=timing_options(each.name, each.options, config, config.substeps),
         )
         for each in rig.sensors
     )
@@ -41,23 +44,24 @@ def with_camera_timing(config: ConfigT) -> ConfigT:
     cameras = []
     for camera in config.cameras:
         given = {name: getattr(camera, name) for name in _TIMING if getattr(camera, name) is not None}
-        found = timing_options(camera.name, given, config)
+        found = timing_options(camera.name, given, config, 1)
         cameras.append(
             camera.model_copy(update={name: found[name] for name in found if found[name] != given.get(name)})
         )
     return config.model_copy(update={"cameras": tuple(cameras)}) if cameras else config
 
 
-def timing_options(uuid: str, options: Mapping[str, Any], config: TensorTaskConfig) -> dict[str, Any]:
+def timing_options(uuid: str, options: Mapping[str, Any], config: TensorTaskConfig, instants: int) -> dict[str, Any]:
     """Return the options of a sensor with memory for the values that ``randomize_sensors`` draws for it.
 
     Args:
         uuid: the sensor, as in the keys of the ranges.
         options: its options.
         config: options of the task.
+        instants: at how many instants of a step the sensor can take a sample.
 
     Raises:
-        OptionError: a range of jitter exceeds the delay, or a rate is not > 0 or exceeds the rate of the physics.
+        OptionError: a range of jitter exceeds the delay, or a rate is not > 0 or exceeds that of the instants.
     """
     found, ranges = dict(options), config.randomize_sensors
     fixed = {name: float(options.get(name, 0.0)) for name in ("delay", "jitter")}
@@ -74,11 +78,12 @@ def timing_options(uuid: str, options: Mapping[str, Any], config: TensorTaskConf
         low, high = ranges[f"{uuid}.rate"]
         if not low > 0:
             raise OptionError(f"randomize_sensors: the rate of {uuid!r} must be > 0, got {(low, high)}")
-        highest = config.substeps / config.dt
+        highest = instants / config.dt
         if high > highest * (1 + 1e-9):
+            what, fix = ("physics", "raise substeps") if instants == config.substeps else ("steps", "lower dt")
             raise OptionError(
-                f"randomize_sensors: the rate of {uuid!r} must be <= {highest:g} Hz, the rate of the physics, got "
-                f"{(low, high)}: lower it, or raise substeps of the task"
+                f"randomize_sensors: the rate of {uuid!r} must be <= {highest:g} Hz, the rate of the {what}, got "
+                f"{(low, high)}: lower it, or {fix} of the task"
             )
         found["rate"] = high
     return found

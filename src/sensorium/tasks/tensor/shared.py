@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -94,8 +95,9 @@ class SharedTensorTask:
             member.others = tuple(each for other, each in self.members.items() if other != name)
         build_scene(self.scene, config)
         self.device = self.scene.world.device
-        for member in self.members.values():
-            member._bind()
+        connects = [member._bind() for member in self.members.values()]
+        for member, connect in zip(self.members.values(), connects, strict=True):
+            connect()  # after the last that can raise an error
             member._is_shared = True
         self.scene.world.on_reset = self._start
         self._loop = Loop(self.scene, self._act, self._judge, first._fresh, self._observe)
@@ -195,16 +197,16 @@ class SharedTensorTask:
             if name not in actions:
                 raise OptionError(f"the action of {name!r} is missing, and all entities decide in every step")
             member._take(actions[name], f"the action of {name!r}")
-        try:
+        with suppress(DivergenceError):  # the logs count the envs, whose episodes end
             self._loop()
-        except DivergenceError as error:
-            for member in self.members.values():
-                member.log.n_diverged += len(error.messages)
         steps = {}
         for name, member in self.members.items():
             try:
                 steps[name] = member._last_step()
-            except SensoriumError as error:
+            except SensoriumError as error:  # the step was made
+                self._observations = {name: each.observation() for name, each in self.members.items()}
+                for entity in self.entities.values():
+                    entity.interrupt()
                 raise type(error)(f"{name}: {error}") from None
         parts: list[ByEntity] = [{name: step[place] for name, step in steps.items()} for place in range(5)]
         self._observations, rewards, terminated, truncated, infos = parts

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -64,12 +65,15 @@ class TensorTask(TensorViews[ConfigT]):
 
     @checked
     def __init__(self, config: ConfigT, robot: Robot | None = None, entity: EntityLike | None = None) -> None:
+        if not isinstance(config, self.config_type):
+            wanted, given = self.config_type.__name__, type(config).__name__
+            raise OptionError(f"config: {type(self).__name__} has the options {wanted} (its config_type), got {given}")
         self.config, self.n_envs = with_camera_timing(config), config.n_envs
         self._make_scene()
         self._join(make_robot(config, robot, entity), task_cameras.ROBOT, entity)
         self.cameras = task_cameras.add_cameras(self, segmentation=False)
         build_scene(self.scene, config)
-        self._bind()
+        self._bind()()
         self.scene.world.on_reset = self._start
         self._loop, self._loop_with_final = (
             Loop(self.scene, self.act, end, self._fresh, self._update_observations)
@@ -95,8 +99,8 @@ class TensorTask(TensorViews[ConfigT]):
         self.add_sensors(self.scene)
         self.own_sensors = [uuid for uuid in self.scene.sensors if uuid not in before]
 
-    def _bind(self) -> None:
-        """Set up everything that needs the built scene."""
+    def _bind(self) -> Callable[[], None]:
+        """Set up everything that needs the built scene; returns a function that connects the entity to it."""
         self.device = self.scene.world.device
         self._allocate()
         self.on_build()
@@ -107,9 +111,10 @@ class TensorTask(TensorViews[ConfigT]):
         run_on_device(self._prepare, self.scene)
         entity = self._entity
         self.keep_final = entity is not None
-        if entity is not None:
-            own_spaces = self.single_observation_space, self.single_action_space
-            entity.bind_tensors(self.robot, self.n_envs, *own_spaces, self.device, self.observation)
+        if entity is None:
+            return lambda: None
+        own_spaces = self.single_observation_space, self.single_action_space
+        return entity.prepare_tensors(self.robot, self.n_envs, *own_spaces, self.device, self.observation)
 
     def _prepare(self) -> None:
         """Call the hooks that are captured later, which must have run once."""
@@ -225,10 +230,8 @@ class TensorTask(TensorViews[ConfigT]):
         """
         self._check_alone()
         self._take(action)
-        try:
+        with suppress(DivergenceError):  # the log counts the envs, whose episodes end
             (self._loop_with_final if self.keep_final else self._loop)()
-        except DivergenceError as error:
-            self.log.n_diverged += len(error.messages)
         return self._observations.values
 
     def begin_ended(self) -> Tensors:

@@ -102,9 +102,11 @@ class WalkConfig(TensorTaskConfig):
     """What differs between episodes."""
 
     @model_validator(mode="after")
-    def _check_heights(self) -> Self:
+    def _check_ground(self) -> Self:
         if self.observe_heights and self.terrain == "flat":
             raise ValueError('observe_heights needs terrain="rough": a plane has no heights')
+        if "ground" in self.model_fields_set and self.terrain == "flat":
+            raise ValueError('ground has the options of rough ground: set terrain="rough", or remove it')
         return self
 
 
@@ -304,8 +306,9 @@ class Walk(TensorTask[WalkConfig]):
             return
         self._tracked.add_(self._tracking)
         mean = self._tracked / self.step_count
-        harder = ended & self.lasted() & (mean > _HARDER)
-        easier = ended & (self.terminated | (mean < _EASIER))
+        judged = ended & self.ended_itself()
+        harder = judged & self.lasted() & (mean > _HARDER)
+        easier = judged & (self.terminated | (mean < _EASIER))
         change = DIFFICULTY_STEP * (harder.float() - easier.float())
         self.difficulty.add_(change).clamp_(0.0, 1.0)
 
