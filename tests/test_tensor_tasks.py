@@ -450,6 +450,15 @@ def test_an_env_that_diverges_is_truncated_and_begins_again():
         assert not task.diverged.any()
 
 
+@pytest.mark.parametrize("n_envs", [1, 3])
+def test_rewards_have_the_same_bits_at_every_number_of_envs(n_envs):
+    many, few = walk(16, seed=5), walk(n_envs, seed=5)
+    action = torch.zeros(16, 12)
+    for step in range(10):
+        action.fill_(0.05 * step)
+        assert torch.equal(many.step(action)[1][:n_envs], few.step(action[:n_envs])[1])
+
+
 def test_the_last_observation_of_an_env_that_diverges_is_that_of_the_step_before():
     task = walk(2, randomize=QUIET)
     task.keep_final = True

@@ -298,7 +298,7 @@ class TensorTask(TensorViews[ConfigT]):
         for value in failures.values():
             self.failed.logical_or_(value)
         terms = self._results.check("rewards", self.rewards())
-        total = torch.stack(list(terms.values())).sum(dim=0)
+        total = torch.stack(list(terms.values()), dim=1).sum(dim=1)  # over dim 0 the order would depend on B
         self.reward.copy_(torch.where(diverged, 0.0, total))
         torch.logical_and(self.failed, ~diverged, out=self.terminated)
         self.truncated.copy_(~self.terminated & (diverged | (self.step_count >= self.config.max_steps)))
