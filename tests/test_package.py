@@ -61,7 +61,7 @@ BASE = {
     "poses",
     "units",
 }
-BASE |= {"_paths", "_tensors", "tensor_files", "user_modules", "versions", "yaml_files"}
+BASE |= {"_paths", "_tensors", "user_modules", "versions", "yaml_files"}
 SENSING = BASE | {"tree", "worlds", "pipeline", "sensors", "cameras"}
 ACTING = SENSING | {"suites", "robots", "scenarios", "tasks", "policies"}
 MAY_IMPORT: dict[str, set[str]] = {
@@ -86,7 +86,6 @@ MAY_IMPORT: dict[str, set[str]] = {
     "files": {"_system", "errors"},
     "figure_files": {"errors", "files"},
     "hdf5_files": {"_system", "files"},
-    "tensor_files": {"errors", "files"},
     "compiling": {"_system", "errors", "jit"},
     "tree": BASE,
     "worlds": BASE | {"tree"},

@@ -20,11 +20,11 @@ from sensorium.entities.sac_header import FORMAT, read_header
 from sensorium.entities.sac_inputs import VECTOR, NetworkInputs
 from sensorium.entities.sac_options import SACOptions
 from sensorium.entities.sb3_adapters import NormedReLU, ReplayAdapter, SpacesEnv
+from sensorium.entities.tensor_files import load_tensors, save_tensors
 from sensorium.errors import DatasetError, OptionError
 from sensorium.files import explain_errors, write_whole
 from sensorium.options import checked_integer
 from sensorium.suites.observation import PRIVILEGED
-from sensorium.tensor_files import load_tensors, save_tensors
 
 _STATISTICS = {"": VECTOR, PRIVILEGED: PRIVILEGED + VECTOR}
 """Prefix of the names of running statistics in files -> input of the networks."""

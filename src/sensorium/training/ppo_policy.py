@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from sensorium.entities.tensor_files import load_tensors, save_tensors
 from sensorium.errors import DatasetError, OptionError
 from sensorium.files import explain_errors, write_whole
 from sensorium.json_files import load_json
-from sensorium.tensor_files import load_tensors, save_tensors
 
 if TYPE_CHECKING:
     from rsl_rl.algorithms import PPO
