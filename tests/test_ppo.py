@@ -180,7 +180,7 @@ def test_a_training_without_its_checkpoints_is_not_begun_again(trained, tmp_path
     shutil.copytree(trained, tmp_path / "walk")
     shutil.rmtree(tmp_path / "walk" / "checkpoints")
     before = (tmp_path / "walk" / "evaluations.json").read_bytes()
-    with pytest.raises(sn.errors.DatasetError, match="cannot be resumed: checkpoints is missing"):
+    with pytest.raises(sn.errors.DatasetError, match="cannot be resumed: it has no checkpoints"):
         train_ppo(PPOOptions(steps=96, **SMALL), tmp_path / "walk", resume=True, tensorboard=False)
     assert (tmp_path / "walk" / "evaluations.json").read_bytes() == before
 

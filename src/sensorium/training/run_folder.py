@@ -43,9 +43,10 @@ def run_folder(
                 raise
             raise DatasetError(f"{error}; to begin one, train without --resume") from None
         _check_same(options, before, free)
-        if (folder / "last").is_dir() and not (folder / "checkpoints").is_dir():  # "last" is written after a checkpoint
+        # "last" is written after a checkpoint
+        if (folder / "last").is_dir() and not any((folder / "checkpoints").glob("[0-9]*")):
             raise DatasetError(
-                f"{folder} cannot be resumed: checkpoints is missing, without which the training would begin again and "
+                f"{folder} cannot be resumed: it has no checkpoints, without which the training would begin again and "
                 "replace its evaluations and policies; restore the folder, or train in a new one"
             )
     elif folder.exists() and (not folder.is_dir() or any(folder.iterdir())) and not begun:

@@ -28,7 +28,7 @@ def reserve_timing(robot: Robot, config: TensorTaskConfig) -> Robot:
             name=each.name,
             type=each.type,
             mount=each.mount,
-            options=timing_options(each.name, each.options, config, config.substeps),
+            options=timing_options(each.name, each.options, config),
         )
         for each in rig.sensors
     )
@@ -44,24 +44,26 @@ def with_camera_timing(config: ConfigT) -> ConfigT:
     cameras = []
     for camera in config.cameras:
         given = {name: getattr(camera, name) for name in _TIMING if getattr(camera, name) is not None}
-        found = timing_options(camera.name, given, config, 1)
+        found = timing_options(camera.name, given, config, is_camera=True)
         cameras.append(
             camera.model_copy(update={name: found[name] for name in found if found[name] != given.get(name)})
         )
     return config.model_copy(update={"cameras": tuple(cameras)}) if cameras else config
 
 
-def timing_options(uuid: str, options: Mapping[str, Any], config: TensorTaskConfig, instants: int) -> dict[str, Any]:
+def timing_options(
+    uuid: str, options: Mapping[str, Any], config: TensorTaskConfig, is_camera: bool = False
+) -> dict[str, Any]:
     """Return the options of a sensor with memory for the values that ``randomize_sensors`` draws for it.
 
     Args:
         uuid: the sensor, as in the keys of the ranges.
         options: its options.
         config: options of the task.
-        instants: at how many instants of a step the sensor can take a sample.
+        is_camera: whether it is a camera, which takes at most one image in a step.
 
     Raises:
-        OptionError: a range of jitter exceeds the delay, or a rate is not > 0 or exceeds that of the instants.
+        OptionError: a range of jitter exceeds the delay, or a rate is not > 0 or too high.
     """
     found, ranges = dict(options), config.randomize_sensors
     fixed = {name: float(options.get(name, 0.0)) for name in ("delay", "jitter")}
@@ -78,9 +80,9 @@ def timing_options(uuid: str, options: Mapping[str, Any], config: TensorTaskConf
         low, high = ranges[f"{uuid}.rate"]
         if not low > 0:
             raise OptionError(f"randomize_sensors: the rate of {uuid!r} must be > 0, got {(low, high)}")
-        highest = instants / config.dt
+        highest = (1 if is_camera else config.substeps) / config.dt
         if high > highest * (1 + 1e-9):
-            what, fix = ("physics", "raise substeps") if instants == config.substeps else ("steps", "lower dt")
+            what, fix = ("steps", "lower dt") if is_camera else ("physics", "raise substeps")
             raise OptionError(
                 f"randomize_sensors: the rate of {uuid!r} must be <= {highest:g} Hz, the rate of the {what}, got "
                 f"{(low, high)}: lower it, or {fix} of the task"

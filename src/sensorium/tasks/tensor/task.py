@@ -73,12 +73,13 @@ class TensorTask(TensorViews[ConfigT]):
         self._join(make_robot(config, robot, entity), task_cameras.ROBOT, entity)
         self.cameras = task_cameras.add_cameras(self, segmentation=False)
         build_scene(self.scene, config)
-        self._bind()()
+        connect = self._bind()
         self.scene.world.on_reset = self._start
         self._loop, self._loop_with_final = (
             Loop(self.scene, self.act, end, self._fresh, self._update_observations)
             for end in (self._judge, self._judge_and_keep)
         )
+        connect()
 
     def _make_scene(self) -> None:
         """Make the scene with everything except the robot."""

@@ -92,7 +92,7 @@ class WalkGround:
                 exclude_self=True,
                 returns=("distances",),
                 pattern=GridPattern(size=self.options.scan, resolution=self.options.resolution),
-                **timing_options(_SCAN, measured, config, config.substeps),
+                **timing_options(_SCAN, measured, config),
             )
         )
 
